@@ -56,6 +56,7 @@ from openmemory.memories.lifecycle.policies import Policies
 from openmemory.memories.lifecycle.upcoming import Upcoming
 from openmemory.memories.models import Memory
 from openmemory.memories.service import Memories
+from openmemory.memories.short_ids import ShortIds
 from openmemory.saved_settings.embedders import Embedders
 from openmemory.saved_settings.service import Configuration
 from openmemory.saved_settings.trials import Trials
@@ -113,6 +114,7 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    short_ids: ShortIds
     adding: Adding
     captures: Captures
     capturing: Worker
@@ -315,6 +317,7 @@ async def open_services(
             database=database,
             directory=directory,
             memories=memories,
+            short_ids=ShortIds(database, settings.limits),
             adding=adding,
             captures=captures,
             capturing=capturing,

@@ -62,11 +62,14 @@ async def test_a_client_that_asks_is_told_of_every_step(
     model.script = lambda _: says({"operations": [FIG]}, delay=0.2)
     heard = Heard()
     async with _client(door, address, new_user) as client:
-        result = await client.call_tool("add_memories", {"text": "I like figs."}, progress_callback=heard)
-        listed = await client.call_tool("list_memories", {}, progress_callback=heard)
+        result = await client.call_tool("add_memories", {"text": "I like figs."} | JSON, progress_callback=heard)
+        listed = await client.call_tool("list_memories", JSON, progress_callback=heard)
     assert heard.steps == [(1, WAITS), (2, ASKS), (3, "Done")]
     assert result.structured_content["results"][0]["memory"] == "Alice likes figs."
     assert listed.structured_content["total"] == 1
+
+
+JSON = {"format": "json"}
 
 
 async def test_a_failed_attempt_is_told_as_one_that_will_be_repeated(

@@ -76,7 +76,7 @@ def test_what_an_assistant_is_told_to_start_speaks_for_the_memory(run: Run, home
         text=True,
         timeout=60,
     )
-    assert "Cursor was connected" in answered.stdout
+    assert json.loads(answered.stdout.splitlines()[1])["result"]["content"][0]["text"].startswith("ADD ")
     listed = run("clients", "--user", "bob", "--json", "--data-dir", str(served), **at(home))
     rows = {row["client"]: row for row in json.loads(listed.stdout)}
     assert rows["cursor"] == {

@@ -72,7 +72,7 @@ def test_it_speaks_for_a_service_elsewhere_and_starts_none(run: Run, served: Pat
     )
     opened, added = map(json.loads, told.stdout.splitlines())
     assert opened["result"]["protocolVersion"] == "2025-11-25", told.stderr
-    assert added["result"]["structuredContent"]["results"][0]["event"] == "ADD"
+    assert added["result"]["content"][0]["text"].startswith("ADD ")
     items = json.loads(run("list", "--json", "--data-dir", str(served)).stdout)["items"]
     [app] = [it["app_name"] for it in items if it["content"] == "Kept over a bridge to elsewhere"]
     assert app == OPENING["params"]["clientInfo"]["name"]

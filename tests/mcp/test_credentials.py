@@ -96,7 +96,7 @@ async def test_an_old_client_sends_its_key_when_it_connects_alone(locked, keys, 
         assert await locked.post(where, stream, theirs) == 404
         assert await locked.post(where, stream, mine) == 202
         await stream.shake_hands()
-        added = await stream.answer(tool("add_memories", text="I row.", infer=False))
+        added = await stream.answer(tool("add_memories", text="I row.", infer=False, format="json"))
         assert "I row." in str(added)
     found = await locked.here.get("/api/v1/memories", params={"user_id": new_user}, headers={"X-API-Key": mine.key})
     assert [(item["content"], item["app_name"]) for item in found.json()["items"]] == [("I row.", "cursor")]
@@ -118,7 +118,7 @@ async def test_names_in_the_address_are_claims_that_the_key_must_allow(locked, n
 async def test_an_address_without_names_means_the_keys_user_and_app(locked, new_user):
     bound = await locked.key(user_id=new_user, app="claude")
     headers = {"Authorization": f"Bearer {bound.key}"}
-    call = {"jsonrpc": "2.0", "method": "tools/call"} | tool("add_memories", text="I row.", infer=False)
+    call = {"jsonrpc": "2.0", "method": "tools/call"} | tool("add_memories", text="I row.", infer=False, format="json")
     answer = await locked.here.post("/mcp", json=call, headers=headers)
     assert answer.json()["result"]["structuredContent"]["results"][0]["event"] == "ADD", answer.text
     listed = await locked.here.get("/api/v1/memories", params={"user_id": new_user}, headers=headers)
@@ -127,7 +127,7 @@ async def test_an_address_without_names_means_the_keys_user_and_app(locked, new_
 
 async def test_a_scope_that_is_missing_is_told_to_the_assistant(locked, new_user):
     reads = await locked.key(user_id=new_user, scopes=["read"])
-    call = {"jsonrpc": "2.0", "method": "tools/call"} | tool("add_memories", text="I row.", infer=False)
+    call = {"jsonrpc": "2.0", "method": "tools/call"} | tool("add_memories", text="I row.", infer=False, format="json")
     answer = await locked.here.post("/mcp", json=call, headers={"X-API-Key": reads.key})
     result = answer.json()["result"]
     assert result["isError"] is True

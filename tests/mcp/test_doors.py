@@ -50,9 +50,9 @@ async def test_an_address_without_names_means_the_configured_user_and_the_client
 ) -> None:
     async with stream_of(http, path) as stream:
         await stream.shake_hands()
-        added = await stream.answer(tool("add_memories", text=f"Written at {path}"))
+        added = await stream.answer(tool("add_memories", text=f"Written at {path}", format="json"))
         memory_id = json.loads(added["result"]["content"][0]["text"])["results"][0]["id"]
-        listed = await stream.answer(tool("list_memories"))
+        listed = await stream.answer(tool("list_memories", format="json"))
         items = {item["id"]: item for item in json.loads(listed["result"]["content"][0]["text"])}
         assert items[memory_id]["user_id"] == services.settings.access.default_user
         assert items[memory_id]["app_name"] == CLIENT["clientInfo"]["name"]
@@ -194,9 +194,9 @@ async def test_a_name_that_no_app_can_have_means_the_default_app(ask: Ask, servi
 
 async def app_that_writes(ask: Ask, headers: dict[str, str], path: str = "/mcp", **params: Any) -> str:
     """The app that a memory belongs to which a client with these headers adds."""
-    call: dict[str, Any] = {"name": "add_memories", "arguments": {"text": f"Likes jazz {uuid4()}"}}
+    call: dict[str, Any] = {"name": "add_memories", "arguments": {"text": f"Likes jazz {uuid4()}", "format": "json"}}
     added = (await ask("tools/call", call | params, path=path, headers=headers)).json()["result"]["structuredContent"]
-    call = {"name": "list_memories", "arguments": {"limit": 5}}
+    call = {"name": "list_memories", "arguments": {"limit": 5, "format": "json"}}
     headers = headers | ({"Mcp-Name": "list_memories"} if "Mcp-Name" in headers else {})
     listed = (await ask("tools/call", call | params, path=path, headers=headers)).json()["result"]["structuredContent"]
     [app] = [one["app_name"] for one in listed["result"] if one["id"] == added["results"][0]["id"]]

@@ -29,8 +29,8 @@ async def test_whole_numbers_of_any_length_come_back_as_they_were_sent(
     for tool, arguments, key in (("list_memories", {}, "result"), ("search_memory", {"query": "tea"}, "results")):
         answer = await call(tool, **arguments)
         assert same(metadata_of(answer["structuredContent"][key][0]), LONG), tool
-        told = json.loads(answer["content"][0]["text"])
-        assert same(metadata_of((told if isinstance(told, list) else told[key])[0]), LONG), tool
+        if tool == "list_memories":
+            assert same(metadata_of(json.loads(answer["content"][0]["text"])[0]), LONG)
     changed = await call("update_memory", memory_id=memory_id, text="Alice drinks coffee", metadata={"id": 3**200})
     assert not changed.get("isError"), changed
     [item] = (await call("list_memories"))["structuredContent"]["result"]

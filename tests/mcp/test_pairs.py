@@ -29,7 +29,7 @@ async def test_pairs_are_merged_and_the_assistant_is_told_what_changed(call: Cal
         ("budget", "50K", "40K", "claude")
     ]
     told = f"added: floor. changed: budget 50K -> 40K (was @claude {datetime.now(UTC):%Y-%m-%d})"
-    assert answer["note"].endswith(f"{key_value_merge.MERGED} {told}")
+    assert answer["note"] == f"{key_value_merge.MERGED} {told}"
     again = (await call("add_memories", text="LEAD=Ada", infer=False))["structuredContent"]
     held = {"id": memory_id, "memory": "budget=40K | lead=Ada | floor=3", "event": "NONE"}
     assert again == {"results": [held], "note": key_value_merge.HELD}
@@ -64,7 +64,7 @@ async def test_a_search_tells_of_conflicts_only_where_there_are_some(
     await services.outbox_delivery.drain()
     result = await call("search_memory", query="budget")
     answer = result["structuredContent"]
-    assert json.loads(result["content"][0]["text"]) == answer
+    assert json.loads(result["content"][0]["text"])["conflicts"] == answer["conflicts"]
     [conflict] = answer["conflicts"]
     at = {one["id"]: one["updated_at"] for one in answer["results"]}
     assert conflict == {

@@ -17,7 +17,7 @@ async def test_the_sync_puts_back_what_the_index_lost(
     added = await services.memories.add(app_caller, MemoryCreate(text="I take my tea without sugar"))
 
     async def found_by_meaning() -> bool:
-        results = (await call("search_memory", query="hot drinks"))["structuredContent"]["results"]
+        results = (await call("search_memory", query="hot drinks", explain=True))["structuredContent"]["results"]
         return any(result["parts"]["cosine"] is not None for result in results)
 
     await eventually(found_by_meaning)

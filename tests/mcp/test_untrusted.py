@@ -28,10 +28,10 @@ def _unwrapped(text: str) -> tuple[str, str]:
 async def test_a_search_hands_an_order_over_as_data_and_says_so(call: Call, remember: Remember) -> None:
     await remember(ORDER, metadata={"note": ORDER, "source": "web"})
     await remember("I take my tea without sugar")
-    result = await call("search_memory", query="tea")
+    result = await call("search_memory", query="tea", explain=True)
     answer = result["structuredContent"]
     [content] = result["content"]
-    assert json.loads(content["text"]) == answer
+    assert json.loads(content["text"])["note"] == answer["note"]
     plain, lowered = answer["results"]
     assert (plain["memory"], plain["labels"], plain["parts"]["penalty"]) == ("I take my tea without sugar", [], 0)
     tag, text = _unwrapped(lowered["memory"])

@@ -123,10 +123,12 @@ class Attempts:
             "GET /health/ready": self._plain("GET", "/health/ready"),
             "tool add_memories": self._tool("add_memories", self._text, writes=True),
             "tool search_memory": self._tool("search_memory", self._query),
-            "tool list_memories": self._tool("list_memories", lambda: {}, exact=_listed_by_tool),
+            "tool list_memories": self._tool(
+                "list_memories", lambda: {"limit": 1000, "format": "json"}, exact=_listed_by_tool
+            ),
             "tool update_memory": self._tool("update_memory", self._new_text, writes=True),
             "tool delete_memories": self._tool("delete_memories", self._some, writes=True),
-            "tool delete_all_memories": self._tool("delete_all_memories", lambda: {}, writes=True),
+            "tool delete_all_memories": self._tool("delete_all_memories", lambda: {"confirm": True}, writes=True),
             "tool restore_memories": self._tool("restore_memories", self._some, writes=True),
             "tool sync_vector_store": self._tool("sync_vector_store", lambda: {}),
         }
@@ -205,6 +207,16 @@ class Attempts:
 
     def _new_text(self) -> dict[str, Any]:
         return {"memory_id": self._id(), "text": f"The alpaca moved to {self._rng.random()}."}
+
+    def _as_models_write(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a tool, at times with short ids and another form of the answer."""
+        given = {"format": self._rng.choice(["json", "compact"])} | arguments
+        if self._rng.random() < 0.3:
+            if "memory_id" in given:
+                given["memory_id"] = given["memory_id"][:8]
+            if "memory_ids" in given:
+                given["memory_ids"] = [one[:8] for one in given["memory_ids"]]
+        return given
 
     def _some(self) -> dict[str, Any]:
         return {"memory_ids": self._ids()}
@@ -524,7 +536,7 @@ class Attempts:
         exact: Callable[[Any], list[str]] | None = None,
     ) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:
-            given = arguments()
+            given = self._as_models_write(arguments())
             body = {
                 "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": given},
             }  # fmt: skip

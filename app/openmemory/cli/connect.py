@@ -216,7 +216,7 @@ def _server(
         return ServerAddress(command=tuple(command))
     if client.remote is None:
         return ServerAddress(command=(*command, "--url", url), env={"OPENMEMORY_API_KEY": key} if key else {})
-    path = f"/mcp/{quote(client.app, safe='')}/http/{quote(user, safe='')}" if user else "/mcp"
+    path = f"/mcp/{quote(client.app, safe='')}/http/{quote(user, safe='')}?format=compact" if user else "/mcp"
     return ServerAddress(url=url + path, headers={"Authorization": f"Bearer {key}"} if key else {})
 
 

@@ -10,11 +10,15 @@ from openmemory.cli.options import ConfigFile, DataDir, Url, User, load_settings
 
 
 def mcp(
+    *,
     client: Annotated[str | None, typer.Option(metavar="NAME", help="The assistant's name, such as claude.")] = None,
     user: User = None,
     data_dir: DataDir = None,
     config: ConfigFile = None,
     url: Url = None,
+    toolsets: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Tools to offer besides the usual ones: admin.")
+    ] = None,
 ) -> None:
     """Run an MCP server on standard input and output.
 
@@ -38,4 +42,4 @@ def mcp(
         address, key = checked_url(url).rstrip("/"), client_key()
     from openmemory.mcp.bridge import bridge
 
-    asyncio.run(bridge(address, settings, key, client=client, user=user, own=url is None))
+    asyncio.run(bridge(address, settings, key, client=client, user=user, own=url is None, toolsets=toolsets))

@@ -212,6 +212,19 @@ class RateSettings(Section):
     )
 
 
+class McpSettings(Section):
+    """MCP: what assistants are offered, and the form of the answers."""
+
+    toolsets: tuple[Literal["admin"], ...] = Field(
+        (), description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store."
+    )
+    format: Literal["auto", "compact", "json"] = Field(
+        "auto",
+        description="Form of the answers of tools. compact: lines that cost few tokens; json: OpenMemory's JSON;"
+        " auto: json at OpenMemory's own addresses (/mcp/CLIENT/...), compact elsewhere.",
+    )
+
+
 class AuditSettings(Section):
     """The audit log and the access log."""
 
@@ -257,6 +270,7 @@ class Settings(Section):
     limits: LimitSettings = LimitSettings()
     rates: RateSettings = RateSettings()
     audit: AuditSettings = AuditSettings()
+    mcp: McpSettings = McpSettings()
     capture: CaptureSettings = CaptureSettings()
     dedup: DedupSettings = DedupSettings()
     categories: CategorySettings = CategorySettings()

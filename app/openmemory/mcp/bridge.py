@@ -61,6 +61,7 @@ async def bridge(
     client: str | None = None,
     user: str | None = None,
     own: bool = True,
+    toolsets: str | None = None,
 ) -> None:
     """Forwards messages until standard input ends; pending calls are still answered.
 
@@ -74,6 +75,10 @@ async def bridge(
     if client or user:
         path += f"/{quote(client or settings.access.default_app, safe='')}/http/{quote(user or '', safe='')}"
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    # Assistants are at the other end, whatever the address looks like.
+    headers["X-MCP-Format"] = "compact" if settings.mcp.format == "auto" else settings.mcp.format
+    if toolsets is not None:
+        headers["X-MCP-Toolsets"] = toolsets
     if key:
         headers["Authorization"] = f"Bearer {key}"
     timeout = httpx.Timeout(ANSWER, connect=5)

@@ -28,7 +28,7 @@ from openmemory.mcp import envelope
 from openmemory.mcp.backlog import Answers, Backlog, attach, too_many
 from openmemory.mcp.forwarding import Forwarding, posted, status_of
 from openmemory.mcp.http_errors import no_session, refuse, refused
-from openmemory.mcp.identity import Identity, bind, identified, names_of
+from openmemory.mcp.identity import Identity, bind, identified, names_of, offer_of
 from openmemory.mcp.server import mcp_server
 from openmemory.mcp.streamable import Streamable
 from openmemory.services import Services
@@ -69,6 +69,7 @@ class McpDoors:
 
     def __init__(self, services: Services, authenticator: Authenticator, traffic: Traffic) -> None:
         self._limits: LimitSettings = services.settings.limits
+        self._settings = services.settings.mcp
         self._authenticator = authenticator
         self._denials = services.denials
         self._rates = services.rates
@@ -213,7 +214,8 @@ class McpDoors:
         """Returns the caller's identity; None if the request was refused because of its names or its credential."""
         principal = principal_of(scope)
         try:
-            return identified(principal, names_of(Request(scope), self._limits))
+            request = Request(scope)
+            return identified(principal, names_of(request, self._limits), offer_of(request, self._settings))
         except Invalid as error:
             await refuse(400, error.message)(scope, receive, send)
         except Forbidden as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from starlette.requests import Request
 from starlette.types import Scope
 
 from openmemory.access.keys import looks_like_credential
-from openmemory.config.settings import LimitSettings
+from openmemory.config.settings import LimitSettings, McpSettings
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal
 from openmemory.identity.request import RequestContext
@@ -17,6 +18,30 @@ from openmemory.memories import validation
 from openmemory.sessions.storage import SessionNames
 
 _KEY = "openmemory.identity"
+
+TOOLSETS = frozenset({"admin"})
+"""The toolsets that are offered only on request."""
+
+
+class AnswerFormat(StrEnum):
+    """The form of a tool's answer."""
+
+    COMPACT = "compact"
+    """Lines of text that cost few tokens."""
+    JSON = "json"
+    """OpenMemory's JSON, and the same as structured content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools as a client wants them: the form of the answers, and toolsets besides the usual tools.
+
+    `legacy` is true where old clients call: at OpenMemory's own addresses, without asking for a form of answers.
+    """
+
+    format: AnswerFormat = AnswerFormat.COMPACT
+    toolsets: frozenset[str] = frozenset()
+    legacy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +51,7 @@ class Identity:
     principal: Principal
     user: str | None
     app: str | None
+    offer: Offer
 
     @property
     def missing(self) -> str | None:
@@ -36,7 +62,7 @@ class Identity:
         """Returns the same identity for a message of that sender. If the message has its own credential, the rights of
         that one apply: another token of the same client may grant less, or last longer."""
         principal = sender.principal or replace(self.principal, address=sender.address, request=sender.request)
-        return Identity(principal, self.user, self.app)
+        return replace(self, principal=principal)
 
 
 def names_of(request: Request, limits: LimitSettings) -> SessionNames:
@@ -50,7 +76,37 @@ def names_of(request: Request, limits: LimitSettings) -> SessionNames:
     return SessionNames(_name(request, "user", limits), _name(request, "client", limits))
 
 
-def identified(principal: Principal, names: SessionNames) -> Identity:
+def offer_of(request: Request, settings: McpSettings) -> Offer:
+    """Returns what `format` and `toolsets` ask for, in the query, in the headers `X-MCP-Format` and `X-MCP-Toolsets`,
+    or in the settings.
+
+    Raises:
+        Invalid: a value is unknown.
+    """
+    asked = request.query_params.get("format") or request.headers.get("x-mcp-format")
+    chosen = asked or settings.format
+    if chosen == "auto":
+        chosen = AnswerFormat.JSON if request.path_params else AnswerFormat.COMPACT
+    named = request.query_params.get("toolsets") or request.headers.get("x-mcp-toolsets")
+    toolsets = settings.toolsets if named is None else [each.strip() for each in named.split(",") if each.strip()]
+    if unknown := set(toolsets) - TOOLSETS:
+        raise Invalid("toolsets", f"has no toolset {min(unknown)[:80]!r}; known is {', '.join(sorted(TOOLSETS))}")
+    return Offer(answer_format(chosen), frozenset(toolsets), bool(request.path_params) and asked is None)
+
+
+def answer_format(value: Any) -> AnswerFormat:
+    """Returns the form of answers that a client asks for.
+
+    Raises:
+        Invalid: there is no such form.
+    """
+    try:
+        return AnswerFormat(value)
+    except ValueError:
+        raise Invalid("format", f"must be {' or '.join(AnswerFormat)}") from None
+
+
+def identified(principal: Principal, names: SessionNames, offer: Offer) -> Identity:
     """Returns the caller's identity, if the credential allows the names.
 
     Raises:
@@ -59,7 +115,7 @@ def identified(principal: Principal, names: SessionNames) -> Identity:
     # An empty name claims nothing; the tools report that it is missing.
     user = names.user if names.user == "" else principal.claimed_user(names.user)
     app = names.app if names.app == "" else principal.claimed_app(names.app)
-    return Identity(principal, user, app)
+    return Identity(principal, user, app, offer)
 
 
 def _name(request: Request, part: str, limits: LimitSettings) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from openmemory.mcp.tool import Id
 from openmemory.mcp.untrusted import Untrusted
@@ -24,7 +24,7 @@ class ChangedPair(BaseModel):
     key: str
     old: str
     new: str
-    was: Said = Field(description="The app that had said the old value, and when.")
+    was: Said
 
 
 class PairValue(Said):
@@ -35,8 +35,8 @@ class PairValue(Said):
 class Conflict(BaseModel):
     key: str
     namespace: str
-    current: PairValue = Field(description="What was written last.")
-    previous: list[PairValue] = Field(description="What other results say, newest first.")
+    current: PairValue
+    previous: list[PairValue]
 
 
 def changed_pairs(changed: Sequence[PairChange], untrusted: Untrusted) -> list[ChangedPair]:

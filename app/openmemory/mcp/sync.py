@@ -7,9 +7,7 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
-from openmemory.identity.caller import Caller
-from openmemory.mcp.memories import NoArguments
-from openmemory.mcp.tool import Answer, Tool
+from openmemory.mcp.tool import Answer, Arguments, Tool, ToolCall
 from openmemory.services import Services
 
 
@@ -28,17 +26,19 @@ class SyncResult(BaseModel):
     statistics: Statistics
 
 
-async def _sync(services: Services, caller: Caller, _: NoArguments) -> Answer:
-    done = await services.index_sync.run(caller, trigger="mcp")
-    return Answer.of(SyncResult.model_validate(done, from_attributes=True))
+async def _sync(services: Services, call: ToolCall[Arguments]) -> Answer:
+    done = SyncResult.model_validate(await services.index_sync.run(call.caller, trigger="mcp"), from_attributes=True)
+    data = done.model_dump(mode="json")
+    counts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in data["statistics"].items())
+    return Answer([f"{done.status}: {counts}"], data)
 
 
 TOOLS: tuple[Tool[Any], ...] = (
     Tool(
-        "sync_vector_store", "Synchronise the vector store",
-        "Compare the user's memories with the vector index and repair what differs. Only when searches miss things.",
-        NoArguments, SyncResult,
-        ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False),
-        _sync, "Error synchronising",
+        "sync_vector_store", "Synchronise the index",
+        "Compare the memories with the vector index and repair what differs. Only when searches miss things.",
+        Arguments,
+        ToolAnnotations(read_only_hint=False, destructive_hint=False),
+        _sync, "Error synchronising", toolset="admin",
     ),
 )  # fmt: skip

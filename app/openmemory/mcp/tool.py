@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -11,11 +11,12 @@ from uuid import UUID
 
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from mcp_types import Tool as ListedTool
-from pydantic import BaseModel, ConfigDict, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
 
 from openmemory.errors import Forbidden, NotFound, OpenMemoryError, Unavailable
 from openmemory.identity.caller import Caller
-from openmemory.mcp.identity import Identity
+from openmemory.mcp import compact
+from openmemory.mcp.identity import AnswerFormat, Identity, Offer, answer_format
 from openmemory.serialization import exact_json
 from openmemory.services import Services
 
@@ -34,28 +35,91 @@ def absent(value: object) -> bool:
     return value is None
 
 
+def _object(value: Any) -> Any:
+    """Reads an object that is sent as JSON text, as some models do."""
+    return _json(value, dict)
+
+
+def _strings(value: Any) -> Any:
+    """Reads a list that is sent as JSON text, and takes a single text as a list of one."""
+    value = _json(value, list)
+    value = [value] if isinstance(value, str) else value
+    return [_text(each) for each in value] if isinstance(value, list) else value
+
+
+def _text(value: Any) -> Any:
+    """Reads the characters of an id that are all digits, which some models send as a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _json(value: Any, type_: type) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        found = exact_json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return found if isinstance(found, type_) else value
+
+
+JsonObject = Annotated[dict[str, Any], BeforeValidator(_object)]
+"""An argument that is an object, also as JSON text."""
+
+Strings = Annotated[list[str], BeforeValidator(_strings)]
+"""An argument that is a list of texts, also as JSON text, or a single text."""
+
+Reference = Annotated[str, BeforeValidator(_text)]
+"""An argument that is the id of a memory."""
+
+
 class Arguments(BaseModel):
-    """Base of a tool's input. Unknown arguments are ignored: models invent some."""
+    """Base of a tool's input. Unknown arguments are named in the answer's note: models invent some."""
 
     model_config = ConfigDict(extra="ignore")
 
 
+AskUser = Callable[[str], Awaitable[bool]]
+"""Asks the user through the client and returns True if they agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall(Generic[ArgumentsT]):
+    """One call of a tool. `ask` is None if the client cannot ask its user."""
+
+    caller: Caller
+    arguments: ArgumentsT
+    offer: Offer
+    ask: AskUser | None
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a tool: `structured` follows the output schema, `text` is for clients that read only text.
+    """The result of a tool.
 
-    `note` is sent to those clients in addition to a text that cannot hold it.
+    `lines` are the compact form, `data` is the structured content of the JSON form. `text` is OpenMemory's text in the
+    JSON form: JSON with fewer fields, or a text with the note beside it; None means that it is `data`. The note comes
+    last in every form.
     """
 
-    text: str
-    structured: dict[str, Any]
+    lines: Sequence[str]
+    data: dict[str, Any]
     note: str | None = None
+    text: str | dict[str, Any] | None = None
 
-    @classmethod
-    def of(cls, output: BaseModel, *, indented: bool = False) -> Answer:
-        """Returns the answer that holds an output, whose text is the same as JSON."""
-        structured = output.model_dump(mode="json")
-        return cls(exact_json.dumps(structured, indented=indented).decode(), structured)
+    def result(self, form: AnswerFormat, unknown: Sequence[str]) -> CallToolResult:
+        """Returns what is sent. `unknown`: the names of arguments that the tool does not have.
+
+        The compact form has no structured content, because some clients show a model that in place of the text.
+        """
+        ignored = f"Unknown arguments were ignored: {', '.join(map(_shown, unknown))}." if unknown else None
+        note = " ".join(part for part in (self.note, ignored) if part) or None
+        if form is AnswerFormat.COMPACT:
+            lines = self.lines if note is None else [*self.lines, f"Note: {compact.inline(note)}"]
+            return CallToolResult(content=[TextContent(type="text", text="\n".join(lines))])
+        noted = {} if note is None else {"note": note}
+        texts = [self.text, note] if isinstance(self.text, str) else [_dumped((self.text or self.data) | noted)]
+        content = [TextContent(type="text", text=text) for text in texts if text is not None]
+        return CallToolResult(content=content, structured_content=self.data | noted)
 
 
 class CallOutcome(StrEnum):
@@ -77,11 +141,12 @@ class Tool(Generic[ArgumentsT]):
     title: str
     description: str
     arguments: type[ArgumentsT]
-    output: type[BaseModel]
     annotations: ToolAnnotations
-    run: Callable[[Services, Caller, ArgumentsT], Awaitable[Answer]]
+    run: Callable[[Services, ToolCall[ArgumentsT]], Awaitable[Answer]]
     failing: str
     """The beginning of an unexpected failure's text, as in OpenMemory, such as `Error searching memory`."""
+    toolset: str | None = None
+    """The toolset that offers the tool; None: it is always offered. Every tool can be called by its name."""
 
     def listed(self) -> ListedTool:
         """Returns the tool as `tools/list` shows it."""
@@ -90,32 +155,31 @@ class Tool(Generic[ArgumentsT]):
             title=self.title,
             description=self.description,
             input_schema=_schema(self.arguments),
-            output_schema=_schema(self.output, mode="serialization"),
             annotations=self.annotations,
         )
 
     async def call(
-        self, services: Services, identity: Identity, arguments: dict[str, Any]
+        self, services: Services, identity: Identity, arguments: dict[str, Any], ask: AskUser | None = None
     ) -> tuple[CallToolResult, CallOutcome]:
         """Runs the tool. Problems that the caller can fix come back as an error result that says how."""
         if identity.missing is not None:
             return failure(f"Error: {identity.missing} not provided"), CallOutcome.REFUSED
+        # Models write null for what they leave out.
+        given = {key: value for key, value in arguments.items() if value is not None}
+        chosen = given.pop("format", identity.offer.format)
         try:
-            # Models write null for what they leave out.
-            parsed = self.arguments.model_validate(
-                {key: value for key, value in arguments.items() if value is not None}
-            )
+            parsed = self.arguments.model_validate(given)
         except ValidationError as error:
             return failure(f"{self.failing}: {_first(error)}"), CallOutcome.REFUSED
         try:
+            form = answer_format(chosen)
             caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
-            answer = await self.run(services, caller, parsed)
+            answer = await self.run(services, ToolCall(caller, parsed, identity.offer, ask))
         except OpenMemoryError as error:
             await services.denials.record(identity.principal, error, f"tool {self.name}")
             outcome = CallOutcome.UNAVAILABLE if isinstance(error, Unavailable) else CallOutcome.REFUSED
             return failure(self._words(error)), outcome
-        content = [TextContent(type="text", text=text) for text in (answer.text, answer.note) if text is not None]
-        return CallToolResult(content=content, structured_content=answer.structured), CallOutcome.OK
+        return answer.result(form, sorted(given.keys() - self.arguments.model_fields.keys())), CallOutcome.OK
 
     def _words(self, error: OpenMemoryError) -> str:
         words = error.message if error.hint is None else f"{error.message} {error.hint}"
@@ -137,15 +201,31 @@ def _first(error: ValidationError) -> str:
     return f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
 
 
-def _schema(model: type[BaseModel], mode: Any = "validation") -> dict[str, Any]:
-    schema = model.model_json_schema(mode=mode)
+def _shown(name: str) -> str:
+    return compact.inline(name)[:60]
+
+
+def _dumped(value: dict[str, Any]) -> str:
+    return exact_json.dumps(value).decode()
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema()
     schema.pop("description", None)
-    untitled: dict[str, Any] = _untitled(schema)
-    return untitled
+    small: dict[str, Any] = _small(schema)
+    return small
 
 
-def _untitled(value: Any) -> Any:
-    """Returns a schema without the titles that pydantic derives from names: they cost tokens and say nothing."""
-    if isinstance(value, dict):
-        return {key: _untitled(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
-    return [_untitled(item) for item in value] if isinstance(value, list) else value
+def _small(value: Any) -> Any:
+    """Returns a schema without what costs tokens and tells a model nothing: titles that pydantic derives from names,
+    formats, and defaults that are empty."""
+    if isinstance(value, list):
+        return [_small(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("default", ...) is None and len(value.get("anyOf", ())) == 2:
+        value = {**value["anyOf"][0], **{key: item for key, item in value.items() if key not in ("anyOf", "default")}}
+    empty = {"title", "additionalProperties", "format"}
+    if value.get("default", True) in ({}, [], False):
+        empty.add("default")
+    return {key: _small(item) for key, item in value.items() if key not in empty or isinstance(item, dict)}

@@ -266,6 +266,11 @@ class Memories:
             paused = await tx.scalar(select(~is_not_paused()), caller.parameters)
         return paused_message(caller.app, "read memories") if paused else None
 
+    async def count(self, caller: Caller) -> int:
+        """The number of active memories that the caller may read. It counts as no access to them."""
+        caller.may_read()
+        return await pages.count(self._database, caller, self.intake.narrowed(caller, MemoryQuery()))
+
     async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
         """A page of five memories that share categories with one: most shared categories first, then the newest.
 

@@ -138,6 +138,8 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
             Memory.thread_id,
             Memory.kind,
             Memory.labels,
+            Memory.expires_at,
+            Memory.valid_until,
             App.name.label("app_name"),
             CATEGORY_NAMES.label("categories"),
             found.c.score,

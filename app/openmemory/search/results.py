@@ -136,4 +136,6 @@ def _result(row: Any, hit: Fused, score: float) -> SearchResult:
         kind=row.kind,
         app_name=row.app_name,
         labels=row.labels,
+        expires_at=row.expires_at,
+        valid_until=row.valid_until,
     )

@@ -87,6 +87,11 @@ class ListedPage(NamedTuple):
     total: int
 
 
+async def count(database: Database, caller: Caller, query: MemoryQuery) -> int:
+    """The number of matching memories that the caller may read."""
+    return await _Pages(database, ListAccess(caller), query).total()
+
+
 async def page(database: Database, look: ListAccess, query: MemoryQuery, wanted: Slice) -> ListedPage:
     """A range of the matching memories that the caller may read, and the total number. Logs the read.
 

@@ -1,0 +1,56 @@
+"""The compact form of answers: one line for each memory, for a model to read.
+
+Our lines begin in the first column. A text of several lines is indented from its second line on, and names are put on
+one line, so nothing that a memory holds can look like a line of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from openmemory.content_policy.injection import LABEL
+
+
+class Remembered(Protocol):
+    """The fields of a memory that the compact form shows or mentions."""
+
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def labels(self) -> Sequence[str]: ...
+    @property
+    def expires_at(self) -> datetime | None: ...
+    @property
+    def valid_until(self) -> datetime | None: ...
+
+
+def block(text: str) -> str:
+    """Returns a text whose further lines are indented."""
+    return "\n  ".join(text.splitlines())
+
+
+def inline(text: str) -> str:
+    """Returns a text on one line."""
+    return " ".join(text.split())
+
+
+def memory_line(short: str, memory: Remembered, app: str, text: str, marks: Iterable[str] = ()) -> str:
+    """Returns the line of a memory: short id, date, app, what is unusual in brackets, and the text. `app` and `text`
+    are wrapped already if they read like instructions."""
+    said = "; ".join(map(inline, marks))
+    return f"{short} {memory.created_at:%Y-%m-%d} {inline(app)}{said and f' [{said}]'}: {block(text)}"
+
+
+def unusual(memory: Remembered, asked: str | None, namespace: str) -> list[str]:
+    """Returns what most memories are not: flagged, ending, or of another namespace than `asked`. `namespace` is the
+    memory's namespace as it is shown."""
+    marks = ["flagged"] if LABEL in memory.labels else []
+    marks += [f"valid until {memory.valid_until:%Y-%m-%d}"] if memory.valid_until else []
+    marks += [f"expires {memory.expires_at:%Y-%m-%d}"] if memory.expires_at else []
+    if memory.namespace not in ("default", asked and asked.strip()):
+        marks.append(f"namespace {namespace}")
+    return marks
