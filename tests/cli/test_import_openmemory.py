@@ -252,8 +252,9 @@ async def test_a_running_server_gives_its_export_and_the_log_of_accesses(
 
 async def test_a_server_of_ours_is_a_source_too(client: Client, bring: Any, new_user: str) -> None:
     body = {"user_id": new_user, "text": "To be moved", "infer": False}
-    added = await client.call("POST", "/api/v1/memories", body=body)
-    await client.call("GET", f"/api/v1/memories/{added['id']}", params={"user_id": new_user})
+    await client.call("POST", "/api/v1/memories", body=body)
+    search = {"user_id": new_user, "query": "moved", "app": "claude"}
+    assert (await client.call("POST", "/api/v1/memories/search", body=search))["results"]
     migration = await bring(str(client.http.base_url), user=new_user, into=f"{new_user}-2")
     assert migration.report.whole, migration.report.as_json()
     [taken] = migration.report.users

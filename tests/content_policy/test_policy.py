@@ -133,11 +133,11 @@ async def test_stored_means_to_the_letter(owner: Caller, remembering: Rememberin
 
 
 async def test_a_secret_that_is_searched_for_is_not_in_the_log(
-    services: Services, owner: Caller, remembering: Remembering
+    services: Services, app_caller: Caller, remembering: Remembering
 ):
     text = f"CI uses {TOKEN}."
-    added = await remembering(secrets="store").add(owner, MemoryCreate(text=text))
-    answer = await services.search.search(owner, SearchQuery(text))
+    added = await remembering(secrets="store").add(app_caller, MemoryCreate(text=text))
+    answer = await services.search.search(app_caller, SearchQuery(text))
     assert [result.memory for result in answer.results] == [text]
     async with services.database.statement() as tx:
         query = select(MemoryAccessLog.metadata_["query"].astext).where(

@@ -34,6 +34,7 @@ LONG = "The quarterly report lists revenue, costs and staff of every office in E
 
 def nobody_has_loaded_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_models", WeakValueDictionary())
+    local._tokenizer.cache_clear()
 
 
 @pytest.fixture(scope="module")
