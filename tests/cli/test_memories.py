@@ -39,10 +39,12 @@ def test_an_explanation_is_a_table_whose_parts_add_up(om: Run, user: str) -> Non
     om("add", "the ferry leaves at nine", "--user", user)
     told = om("search", "ferry in May 2023", "--user", user, "--explain")
     [line] = told.stdout.splitlines()
-    score, words, meaning, beside, thread, time, recency, late, reranker, penalty, bm25, place, *rest = line.split("\t")
+    score, ranking, words, meaning, beside, thread, time, recency, *more = line.split("\t")
+    late, reranker, importance, penalty, bm25, place, *rest = more
     parts = sum(map(float, (words, meaning, beside, thread, time, recency))) - float(penalty)
-    assert float(score) == pytest.approx(parts, abs=0.003)
-    assert (late, reranker, place, rest[-1]) == ("-", "-", "1", "the ferry leaves at nine")
+    assert float(ranking) == pytest.approx(parts, abs=0.003)
+    assert 0 < float(score) < 1
+    assert (late, reranker, importance, place, rest[-1]) == ("-", "-", "-", "1", "the ferry leaves at nine")
     assert float(bm25) > 0
     assert "Time: from 2023-05-01T00:00:00Z until 2023-06-01T00:00:00Z" in told.stderr.splitlines()
     assert "Embedded as: ferry in May 2023" in told.stderr

@@ -54,7 +54,7 @@ def test_what_one_door_adds_for_nobody_in_particular_every_door_finds(
     for more in ([], ["--client", "claude"]):
         words = f"by a bridge {' '.join(more)}".strip()
         lines = om("mcp", *more, stdin=f"{json.dumps(OPENING)}\n{json.dumps(call('add_memories', text=words))}\n")
-        assert '"ADD"' in lines
+        assert '"isError":false' in lines
     headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
     httpx.post(f"{url}/mcp", json=call("add_memories", text="by MCP"), headers=headers).raise_for_status()
     expected = {
