@@ -50,6 +50,16 @@ async def test_the_row_of_a_new_memory_is_the_one_that_is_stored(client, new_use
     assert added == again
 
 
+async def test_unknown_fields_are_named(client, new_user):
+    body = {"user_id": new_user, "text": "Alice drinks tea", "infer": False, "metdata": {"n": 1}, "a\nb": 2}
+    added = (await client.post("/api/v1/memories", json=body)).json()
+    assert (added["note"], added["metadata_"]) == ("Unknown fields were ignored: a\\nb, metdata.", {})
+    change = {"user_id": new_user, "memory_content": "Alice drinks coffee", "memory_id": added["id"]}
+    refused = await client.put(f"/api/v1/memories/{added['id']}", json=change | {"metdata": {"n": 1}})
+    assert (refused.status_code, refused.json()["detail"]) == (422, "metdata: is not a known field")
+    assert (await client.put(f"/api/v1/memories/{added['id']}", json=change)).status_code == 200
+
+
 async def test_without_infer_there_is_nothing_to_note(client, new_user):
     answer = await client.post("/api/v1/memories", json={"user_id": new_user, "text": "x", "infer": False})
     assert answer.json()["note"] is None

@@ -151,7 +151,8 @@ async def add_memory(
     added = await services.adding.add(caller, new.input(once), infer=bool(new.infer))
     if added.status in (Status.PENDING, Status.WORKING):
         response.status_code = 202
-    return added
+    notes = [note for note in (new.unknown, added.note) if note]
+    return added.model_copy(update={"note": " ".join(notes) or None})
 
 
 @router.delete("", responses=documented(403, 404, 413))

@@ -181,7 +181,12 @@ class SaidMessage(BaseModel):
 
 
 class NewMemoryOfUser(NewMemory):
-    """A text to remember for a user, or a conversation from which facts are extracted."""
+    """A text to remember for a user, or a conversation from which facts are extracted.
+
+    Fields that do not exist are ignored, as the retired server did, and `note` in the answer names them.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     text: str = Field(default="", description="What to remember; needed without `messages`.")
     messages: list[SaidMessage] | None = Field(
@@ -198,6 +203,14 @@ class NewMemoryOfUser(NewMemory):
         description="Answer at once with the id of a capture, and extract facts in the background. By default only for"
         " `messages`.",
     )
+
+    @property
+    def unknown(self) -> str | None:
+        """The note on fields that do not exist, or None."""
+        if not self.model_extra:
+            return None
+        names = (name[:60].encode("unicode_escape").decode() for name in sorted(self.model_extra)[:10])
+        return f"Unknown fields were ignored: {', '.join(names)}."
 
     def input(self, once: IdempotentRequest | None) -> CaptureCreate:
         """Returns the input of the service. `once` is the request, if it has an Idempotency-Key.
@@ -220,7 +233,10 @@ class NewMemoryOfUser(NewMemory):
 class MemoryChange(BaseModel):
     """The fields of a memory to change. Fields that are left out stay as they are."""
 
+    model_config = ConfigDict(extra="forbid")
+
     user_id: BodyUser = None
+    memory_id: str | None = Field(default=None, description="Ignored: the page of the retired server sends it.")
     memory_content: str | None = None
     metadata: dict[str, Any] | None = None
     categories: list[str] | None = None
