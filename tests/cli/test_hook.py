@@ -75,13 +75,18 @@ def serve() -> Iterator[Serve]:
 
 
 def received(connection: socket.socket) -> bytes:
+    def more() -> bytes:
+        if not (part := connection.recv(1 << 16)):
+            raise ConnectionResetError
+        return part
+
     read = b""
     while b"\r\n\r\n" not in read:
-        read += connection.recv(1 << 16)
+        read += more()
     head, _, body = read.partition(b"\r\n\r\n")
     length = int(next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")).split()[1])
     while len(body) < length:
-        body += connection.recv(1 << 16)
+        body += more()
     return head + b"\r\n\r\n" + body
 
 
