@@ -56,7 +56,7 @@ def ours(client: AssistantClient) -> Any:
 
 
 def everything(text: str) -> Any:
-    """What a file holds, without empty lists, which run nothing, and without Cursor's version, which it needs."""
+    """The content of a file, without empty lists, which run nothing, and without the version that Cursor needs."""
     found = jsonc.loads(text)
     hooks = {event: entries for event, entries in found.pop("hooks", {}).items() if entries}
     found.pop("version", None)

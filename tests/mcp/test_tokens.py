@@ -1,4 +1,4 @@
-"""What an assistant pays for: tokens, counted with the tokenizer of the packaged model."""
+"""The tokens that an assistant pays for, counted with the tokenizer of the packaged model."""
 
 from __future__ import annotations
 

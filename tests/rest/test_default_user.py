@@ -99,7 +99,7 @@ async def test_no_operation_needs_a_user_and_each_is_tried_here(client):
 
 
 async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
-    """What the requests are about: a memory, its app, a rule, a policy and a category, made without naming a user."""
+    """The objects of the requests: a memory, its app, a rule, a policy and a category, made without naming a user."""
     fresh = uuid4().hex
     memory = await client.post(M, json={"text": f"coffee {fresh}", "infer": False}, headers=headers)
     grant = {"effect": "deny", "object_type": "namespace", "object": f"ns-{fresh}"}

@@ -1,4 +1,4 @@
-"""What is read in a query before PostgreSQL reads it."""
+"""Phrases, lexemes and broad questions, which are found in a query before PostgreSQL sees it."""
 
 from __future__ import annotations
 
