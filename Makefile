@@ -7,8 +7,8 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN = .venv/bin
 UV = $(BIN)/uv
 ARGS =
-# Which tests `make test` runs; none said: all.
-MARKS = not slow
+# Which tests `make test` runs; none said: all. Those in a browser have their own target.
+MARKS = not slow and not browser
 STEPS = format-check lint types imports prose yaml migrations
 
 # Many tests wait for a process or a deadline, so two more than there are cores can run at once.
@@ -21,10 +21,10 @@ PYTHON = $(shell for name in python3.11 python3 python3.14 python3.13 python3.12
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test slow check docs audit bench eval lock format clean $(STEPS)
+.PHONY: help serve test slow browser screenshots check docs audit bench eval lock format clean $(STEPS)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 serve: .venv/.runtime ## start the service; ARGS are those of `openmemory serve`
 	@exec $(BIN)/openmemory serve $(ARGS)
@@ -34,6 +34,13 @@ test: .venv/.dev ## run the quick tests; ARGS are those of pytest
 
 slow: MARKS = slow
 slow: test ## run the tests that take long
+
+browser: MARKS = browser
+browser: .venv/.browser ## run the tests of the pages in Chromium, which must be installed
+	@exec $(BIN)/python -m pytest -m "$(MARKS)" $(ARGS)
+
+screenshots: .venv/.browser ## take pictures of every page in build/screenshots; needs Chromium
+	@exec $(BIN)/python tools/screenshots.py $(ARGS)
 
 bench: .venv/.dev ## measure latency and throughput; ARGS are those of `python -m benchmarks`
 	@exec $(BIN)/python -m benchmarks $(ARGS)
@@ -57,6 +64,7 @@ lock: .venv/.build ## renew the lock files after a change of pyproject.toml; ARG
 	@$(call compile,requirements.lock,pyproject.toml)
 	@$(call compile,requirements-dev.lock,pyproject.toml --extra dev -c requirements.lock)
 	@$(call compile,requirements-docs.lock,--group docs -c requirements-dev.lock)
+	@$(call compile,requirements-browser.lock,--group browser -c requirements-dev.lock)
 
 format: .venv/.dev ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
@@ -121,6 +129,11 @@ INSTALL_WITH = pip install --quiet --only-binary :all: --require-hashes
 .venv/.dev: .venv/.runtime requirements-dev.lock
 	@$(call install,requirements-dev.lock)
 	@touch $@
+
+# What drives Chromium, for the tests of the pages.
+.venv/.browser: .venv/.dev requirements-browser.lock
+	@$(call install,requirements-browser.lock)
+	@touch .venv/.dev $@
 
 # MkDocs stands apart: the service and its tests run without it.
 .venv/docs/.done: .venv/.build requirements-docs.lock

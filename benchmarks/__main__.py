@@ -12,6 +12,7 @@ BENCHMARKS = {
     "security": "what authentication, access rules, the audit log and limits cost a search",
     "backup": "archives out and in: seconds, the service's memory, and whether both sides are the same",
     "grants": "what a thousand access rules cost a search among 100,000 memories",
+    "page": "the page beside REST: the list, the search while typing, and the weight of the first load",
     "listing": "lists, filters, sorts and counts of one user with 100,000 memories; `--plans` shows the indexes",
     "categories": "how often the categories that are assigned without a language model are right, and what they cost",
     "refusals": "how many ordinary messages are refused for a secret that they seem to hold, and why",

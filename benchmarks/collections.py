@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 FIRST = datetime(2020, 1, 1, tzinfo=UTC)
 """When documents without a date were written: in their order, a minute apart."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+")
+_SPEAKER = re.compile(r"[^\s:][^:\n]{0,39}: ")
+_BETWEEN_FRAGMENTS = timedelta(seconds=5)
+_BETWEEN_DOCUMENTS = timedelta(minutes=1)
 
 _DATES = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y-%m-%d %H:%M", "%Y/%m/%d", "%Y-%m-%d")
 
@@ -87,6 +93,74 @@ def read(folder: Path) -> Collection:
     return Collection(folder.name, documents, questions)
 
 
+def fragments(collection: Collection) -> Collection:
+    """The collection with its documents cut at sentence ends, as people send one message as several short ones.
+
+    Fragments keep the id, the thread and the speaker ("Name: ") of their document, so finding any of them finds the
+    document. In a thread, a fragment follows the one before it after five seconds, and a document after a minute.
+    """
+    cut = []
+    elapsed: dict[tuple[str, str | None], timedelta] = defaultdict(timedelta)
+    for document in collection.documents:
+        prefix = _SPEAKER.match(document.text)
+        speaker = prefix.group() if prefix else ""
+        thread = document.namespace, document.thread
+        elapsed[thread] += _BETWEEN_DOCUMENTS
+        for sentence in _SENTENCE_END.split(document.text.removeprefix(speaker).strip()):
+            cut.append(replace(document, text=speaker + sentence, written=document.written + elapsed[thread]))
+            elapsed[thread] += _BETWEEN_FRAGMENTS
+    return replace(collection, name=f"{collection.name}-fragments", documents=cut)
+
+
+def half_joined(collection: Collection) -> Collection:
+    """The collection with every second thread of a namespace as one long document, which answers what any document of
+    the thread answers."""
+    threads = _threads(collection)
+    joined: dict[str, Document] = {}
+    kept: list[Document] = []
+    for members in threads.values():
+        for at, thread in enumerate(members.values()):
+            if at % 2:
+                one = replace(thread[0], text="\n".join(each.text for each in thread), thread=None)
+                joined |= dict.fromkeys((each.id for each in thread), one)
+                kept.append(one)
+            else:
+                kept += thread
+    questions = [
+        replace(one, relevant=frozenset(joined[id_].id if id_ in joined else id_ for id_ in one.relevant))
+        for one in collection.questions
+    ]
+    return Collection(f"{collection.name}-half-joined", kept, questions)
+
+
+def among_long(collection: Collection) -> Collection:
+    """The collection with the threads of all other namespaces added to each namespace, each as one long document that
+    answers nothing."""
+    threads = _threads(collection)
+    added = [
+        replace(
+            thread[0],
+            id=f"{name} {thread[0].id}",
+            namespace=name,
+            thread=None,
+            text="\n".join(one.text for one in thread),
+        )
+        for name in threads
+        for other, members in threads.items()
+        if other != name
+        for thread in members.values()
+    ]
+    return replace(collection, name=f"{collection.name}-among-long", documents=[*collection.documents, *added])
+
+
+def _threads(collection: Collection) -> dict[str, dict[str, list[Document]]]:
+    """The documents by namespace and thread. A document without a thread is one of its own."""
+    found: dict[str, dict[str, list[Document]]] = defaultdict(dict)
+    for one in collection.documents:
+        found[one.namespace].setdefault(one.thread or one.id, []).append(one)
+    return found
+
+
 def _namespace(id_: str, metadata: dict[str, Any], otherwise: str) -> str:
     return metadata.get("namespace") or (id_.split("|", maxsplit=1)[0] if "|" in id_ else otherwise)
 
@@ -105,20 +179,27 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-MEASURES = ("recall@5", "recall@10", "recall@20", "hit@5", "MRR@10", "nDCG@10")
+MEASURES = ("recall@5", "recall@10", "recall@20", "all@10", "hit@5", "MRR@10", "nDCG@10")
 
 
 def measured(found: Sequence[str], relevant: frozenset[str]) -> dict[str, float]:
-    """The measures of one answer, its documents best first."""
-    hits = [document in relevant for document in found]
+    """The measures of one answer, its documents best first. A document that is found again takes a place and gains
+    nothing."""
+    hits = [document in relevant and document not in found[:place] for place, document in enumerate(found)]
     gain = sum(hit / math.log2(rank + 1) for rank, hit in enumerate(hits[:10], 1))
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(10, len(relevant)) + 1))
     return {
         **{f"recall@{at}": sum(hits[:at]) / len(relevant) for at in (5, 10, 20)},
+        "all@10": float(sum(hits[:10]) == len(relevant)),
         "hit@5": float(any(hits[:5])),
         "MRR@10": next((1 / rank for rank, hit in enumerate(hits[:10], 1) if hit), 0.0),
         "nDCG@10": gain / ideal,
     }
+
+
+def misses(found: Sequence[str], relevant: frozenset[str]) -> int:
+    """The number of documents before the first relevant one; their number if none is relevant."""
+    return next((place for place, document in enumerate(found) if document in relevant), len(found))
 
 
 def mean(values: Sequence[float]) -> float:

@@ -1,13 +1,18 @@
 """How well searches find what is relevant, on judged collections: the arms alone, fused by ranks, and ours.
 
-    make eval ARGS="FOLDER … [--keep FOLDER] [--ablate] [--folds] [--worst 10]"
+    make eval ARGS="FOLDER … [--keep FOLDER] [--ablate] [--folds] [--worst 10] [--fragments] [--lengths]
+                          [--messages]"
 
 Each FOLDER holds a collection in the layout of BEIR (see `benchmarks.collections`). Its documents are stored as
 memories of one user, in the namespaces and threads that it tells, in the embedded stores, and embedded by the packaged
 model; every question is asked by the same code that serves a search, in its namespace. Nothing is fitted to what is
 measured. Beside ours stand the two arms as they answer the whole question, and both fused by reciprocal ranks of equal
-weight (k = 60). `--ablate` takes out one ingredient at a time (see `benchmarks.ablations`), `--folds` tells what of
-the figures is chance (see `benchmarks.folds`), `--worst` shows questions whose answers stand lowest, with the texts.
+weight (k = 60). `--ablate` takes out one ingredient at a time (see `benchmarks.ablations`) and tells what that changes,
+with intervals of the differences, question by question. `--folds` tells what of the figures is chance (see
+`benchmarks.folds`), `--worst` shows questions whose answers stand lowest, with the texts. `--fragments` evaluates each
+collection a second time, with its documents cut at sentence ends. `--lengths` mixes long and short documents: with
+every second thread as one document, and with the threads of other namespaces added. `--messages` stores the documents
+as messages of conversations and searches these, which needs a collection with threads.
 `--keep` names a folder in which the stored collections are kept for another run. Intervals are bootstrapped over the
 questions, 95 %, with a fixed seed.
 """
@@ -18,7 +23,7 @@ import argparse
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,17 +32,35 @@ from uuid import UUID
 
 from benchmarks import folds
 from benchmarks.ablations import ABLATIONS
-from benchmarks.collections import MEASURES, Collection, Document, Question, interval, mean, measured, read
+from benchmarks.collections import (
+    MEASURES,
+    Collection,
+    Document,
+    Question,
+    among_long,
+    fragments,
+    half_joined,
+    interval,
+    mean,
+    measured,
+    misses,
+    read,
+)
 from benchmarks.service import temporary_folder
 from openmemory.config.settings import Settings
+from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search import fusion, lexical, statistics
-from openmemory.search.bm25 import LexicalFilter
-from openmemory.search.schemas import Method, SearchQuery
+from openmemory.search import fusion, statistics
+from openmemory.search.corpus import MEMORIES, PASSAGES, Corpus
+from openmemory.search.lexical import LexicalSearch
+from openmemory.search.lexical_filter import LexicalFilter
+from openmemory.search.query_analysis import analysed
+from openmemory.search.schemas import Method, PassageAnswer, SearchAnswer, SearchQuery
 from openmemory.search.service import LONG_QUERY_NOTE
 from openmemory.services import Services, open_services
+from openmemory.sources.schemas import NewMessage, NewMessages
 
 USER = "evaluation"
 DEPTH = 50
@@ -45,7 +68,10 @@ DEPTH = 50
 ANSWERS = 20
 """Results of a question: no measure looks at more."""
 RANK_CONSTANT = 60
+BEHIND = 5
+"""Places by which a first answer may stand lower than in the better arm before it counts as lost."""
 _BATCH = 500
+_LONGEST_NAME = 30
 
 Answers = dict[str, list[str]]
 """Documents by question, best first."""
@@ -63,21 +89,29 @@ class Asked:
     caller: Caller
     collection: Collection
     documents: dict[UUID, str]
+    corpus: Corpus = MEMORIES
 
     async def arms(self, question: Question) -> tuple[list[UUID], list[UUID]]:
         """What either arm finds alone: by words, and by meaning of the whole question."""
-        where = LexicalFilter(self.caller.user_id, namespaces=(question.namespace,))
-        async with self.services.database.statement() as tx:
-            words = await lexical.search(tx, question.text, where, DEPTH, enough=ANSWERS)
+        where = LexicalFilter(self.caller.user_id, namespaces=(question.namespace,), kind=self.corpus.kind)
         space = self.services.spaces.serving
         vector = (await space.query(question.text)).vector
-        dense = await space.search(vector, Filter(self.caller.user_id, namespaces=(question.namespace,)), DEPTH)
-        return [hit.id for hit in words], [hit.id for hit in dense]
+        async with self.services.database.statement() as tx:
+            analysis = await analysed(tx, question.text, where)
+            within = Filter(self.corpus.kind.tenant(self.caller.user_id), namespaces=(question.namespace,))
+            near = await space.search(vector, within, DEPTH)
+            said = await space.search_words(analysis.vector, within, DEPTH)
+            search = LexicalSearch(question.text, analysis, where, DEPTH, enough=ANSWERS)
+            words = await search.completed(tx, search.of_index(said))
+        return [hit.id for hit in words], [hit.id for hit in near]
 
     async def ours(self, question: Question) -> list[UUID]:
         """What a search answers."""
         query = SearchQuery(question.text, limit=ANSWERS, namespaces=(question.namespace,))
-        answer = await self.services.search.search(self.caller, query)
+        search = self.services.search
+        answer: SearchAnswer | PassageAnswer = await (
+            search.search(self.caller, query) if self.corpus is MEMORIES else search.passages(self.caller, query)
+        )
         if answer.search_method is not Method.HYBRID or answer.note not in (None, LONG_QUERY_NOTE):
             raise RuntimeError(f"this would measure something else: {answer.note}")
         return [result.id for result in answer.results]
@@ -115,6 +149,30 @@ async def store(services: Services, caller: Caller, documents: Sequence[Document
     async with services.database.transaction() as tx:
         for user in await statistics.due(tx):
             await statistics.refresh(tx, user)
+    return names
+
+
+async def store_messages(services: Services, caller: Caller, documents: Sequence[Document]) -> dict[UUID, str]:
+    """The documents as messages of their threads: their names by id. A name before a colon is the speaker."""
+    names: dict[UUID, str] = {}
+    threads: dict[tuple[str, str], list[Document]] = defaultdict(list)
+    for one in documents:
+        threads[one.namespace, one.thread or one.id].append(one)
+    for (namespace, thread), turns in threads.items():
+        for at in range(0, len(turns), _BATCH):
+            some = turns[at : at + _BATCH]
+            messages: list[NewMessage | Invalid] = []
+            for one in some:
+                speaker, colon, said = one.text.partition(": ")
+                named = bool(colon) and len(speaker) <= _LONGEST_NAME
+                content, role = (said, speaker) if named else (one.text, "user")
+                messages.append(NewMessage(content, role, one.id, one.written))
+            results = await services.conversations.add(caller, NewMessages(thread, messages, namespace))
+            for result, one in zip(results, some, strict=True):
+                if isinstance(result, Invalid):
+                    raise result
+                names[result.id] = one.id
+    await services.outbox_delivery.drain()
     return names
 
 
@@ -166,17 +224,34 @@ def _cell(values: Sequence[float]) -> str:
     return f"{mean(values):9.3f} [{low:.3f},{high:.3f}]"
 
 
+def _difference(one: Sequence[Mapping[str, float]], other: Sequence[Mapping[str, float]], measure: str) -> str:
+    more, low, high = folds.difference([each[measure] for each in one], [each[measure] for each in other])
+    return f"{more:+.3f} [{low:+.3f},{high:+.3f}]"
+
+
+def _falls_behind(found: Mapping[str, Answers], name: str, question: Question) -> bool:
+    """True if the first relevant document stands more than `BEHIND` places lower than where the better arm has it."""
+    better = min(misses(found[arm][question.id], question.relevant) for arm in ("BM25", "model"))
+    return misses(found[name][question.id], question.relevant) > better + BEHIND
+
+
 def report(collection: Collection, found: dict[str, Answers], worst: int) -> None:
     """Print the table of a collection."""
     print(f"\n{collection.name}: {len(collection.documents):,} documents, {len(collection.questions):,} questions")
-    print(f"  {'':14}" + "".join(f"{name:>22}" for name in MEASURES))
+    print(f"  {'':19}" + "".join(f"{name:>23}" for name in MEASURES))
     scores = {
         name: [measured(answers[one.id], one.relevant) for one in collection.questions]
         for name, answers in found.items()
     }
     for name, figures in scores.items():
-        cells = [_cell([each[measure] for each in figures]) for measure in MEASURES]
-        print(f"  {name:14}" + "".join(f"{cell:>22}" for cell in cells))
+        if name in ABLATIONS:
+            cells = [_difference(figures, scores["ours"], measure) for measure in MEASURES]
+        else:
+            cells = [_cell([each[measure] for each in figures]) for measure in MEASURES]
+        print(f"  {name:19}" + "".join(f"{cell:>23}" for cell in cells))
+    for name in ("equal RRF", "ours"):
+        far = mean([float(_falls_behind(found, name, one)) for one in collection.questions])
+        print(f"  {name}: {far:.1%} of the first answers stand more than {BEHIND} places below the better arm's")
     by_category: dict[str, list[int]] = defaultdict(list)
     for number, question in enumerate(collection.questions):
         by_category[question.category].append(number)
@@ -185,9 +260,11 @@ def report(collection: Collection, found: dict[str, Answers], worst: int) -> Non
             print(f"  {category}: {len(numbers)} questions")
             for name, each in scores.items():
                 cells = [_cell([each[n][measure] for n in numbers]) for measure in MEASURES]
-                print(f"    {name:12}" + "".join(f"{cell:>22}" for cell in cells))
+                print(f"    {name:17}" + "".join(f"{cell:>23}" for cell in cells))
     order = sorted(range(len(collection.questions)), key=lambda n: scores["ours"][n]["nDCG@10"])
-    texts = {document.id: document.text for document in collection.documents}
+    texts: dict[str, str] = defaultdict(str)
+    for document in collection.documents:
+        texts[document.id] += f"{document.text} "
     for number in order[:worst]:
         question = collection.questions[number]
         print(f"\n  {question.id} | {question.category} | {question.text}")
@@ -201,7 +278,7 @@ def report(collection: Collection, found: dict[str, Answers], worst: int) -> Non
 
 
 @asynccontextmanager
-async def opened(collection: Collection, data: Path) -> AsyncIterator[Asked]:
+async def opened(collection: Collection, data: Path, corpus: Corpus = MEMORIES) -> AsyncIterator[Asked]:
     """A collection, stored if it is not stored yet."""
     longest = max(len(document.text) for document in collection.documents)
     settings = Settings.model_validate(
@@ -219,16 +296,18 @@ async def opened(collection: Collection, data: Path) -> AsyncIterator[Asked]:
         await services.outbox_delivery.stop()
         caller = await services.directory.caller(USER, "evaluation", owner=True)
         await services.lexical_backfill.run()
-        documents = await store(services, caller, collection.documents)
+        as_stored = store if corpus is MEMORIES else store_messages
+        documents = await as_stored(services, caller, collection.documents)
         # One that was kept by an older version has no tokens yet.
         await services.vector_backfill.run()
-        yield Asked(services, caller, collection, documents)
+        yield Asked(services, caller, collection, documents, corpus)
 
 
-async def evaluate(folder: Path, data: Path, *, ablate: bool, cross: bool, worst: int) -> None:
+async def evaluate(
+    collection: Collection, data: Path, corpus: Corpus = MEMORIES, *, ablate: bool, cross: bool, worst: int
+) -> None:
     """Ask all questions of a collection and print the table."""
-    collection = read(folder)
-    async with opened(collection, data) as asked:
+    async with opened(collection, data, corpus) as asked:
         found = await answered(asked, ablate=ablate)
         report(collection, found, worst)
         if cross:
@@ -245,12 +324,18 @@ def main() -> None:
         "--folds", action="store_true", help="how figures differ by fold, and if a fitted weight is better"
     )
     parser.add_argument("--worst", type=int, default=0, help="how many of the worst answers to show")
+    parser.add_argument("--fragments", action="store_true", help="evaluate documents cut at sentence ends, too")
+    parser.add_argument("--lengths", action="store_true", help="evaluate with long documents among the short, too")
+    parser.add_argument("--messages", action="store_true", help="store documents as messages, and search these")
     given = parser.parse_args()
+    corpus = PASSAGES if given.messages else MEMORIES
+    variants = [*((fragments,) if given.fragments else ()), *((half_joined, among_long) if given.lengths else ())]
     with temporary_folder("evaluation") as temporary:
+        data = given.keep or temporary
         for folder in given.folders:
-            asyncio.run(
-                evaluate(folder, given.keep or temporary, ablate=given.ablate, cross=given.folds, worst=given.worst)
-            )
+            whole = read(folder)
+            for one in (whole, *(variant(whole) for variant in variants)):
+                asyncio.run(evaluate(one, data, corpus, ablate=given.ablate, cross=given.folds, worst=given.worst))
 
 
 if __name__ == "__main__":

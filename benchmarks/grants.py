@@ -28,8 +28,8 @@ from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.search import lexical
-from openmemory.search.bm25 import LexicalFilter
 from openmemory.search.fusion import fuse
+from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services, open_services
 

@@ -40,13 +40,21 @@ class Connection:
         self._writer.close()
         await self._writer.wait_closed()
 
-    async def post(self, path: str, body: bytes, headers: str = "") -> bytes:
+    async def get(self, path: str, headers: str = "") -> bytes:
         """One request; the body of its answer. Anything but 2xx raises."""
-        self._writer.write(
-            f"POST {path} HTTP/1.1\r\nHost: {self._url.netloc}\r\nContent-Type: application/json\r\n"
-            f"Accept: application/json, text/event-stream\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
+        return await self._exchange("GET", path, headers, b"")
+
+    async def post(self, path: str, body: bytes, headers: str = "") -> bytes:
+        """One request with JSON; the body of its answer. Anything but 2xx raises."""
+        headers += (
+            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+            f"Content-Length: {len(body)}\r\n"
         )
+        return await self._exchange("POST", path, headers, body)
+
+    async def _exchange(self, method: str, path: str, headers: str, body: bytes) -> bytes:
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self._url.netloc}\r\n{headers}\r\n"
+        self._writer.write(head.encode() + body)
         head = await self._reader.readuntil(b"\r\n\r\n")
         status = int(head[9:12])
         answer = b""

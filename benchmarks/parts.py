@@ -11,10 +11,12 @@ from benchmarks.seed import USER
 from openmemory.access.rule_cache import RuleCache
 from openmemory.config.settings import Settings
 from openmemory.index.port import Filter
-from openmemory.search.candidates import CANDIDATES, Lookups, lexical_candidates
+from openmemory.search.candidates import CANDIDATES
 from openmemory.search.context import SearchResources, search_context
 from openmemory.search.fusion import fuse
-from openmemory.search.lexical import LexicalHit
+from openmemory.search.lexical import LexicalHit, LexicalSearch
+from openmemory.search.lexical_filter import LexicalFilter
+from openmemory.search.query_analysis import QueryAnalysis, analysed
 from openmemory.search.readback import readback
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import open_services
@@ -33,10 +35,18 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
         contexts = [search_context(means, caller, query) for query in queries]
         where = Filter(caller.user_id)
 
-        async def lexical(at: int) -> list[LexicalHit]:
-            return await lexical_candidates(contexts[at], Lookups(contexts[at]), CANDIDATES)
+        async def analyse(at: int) -> QueryAnalysis:
+            async with services.database.statement() as tx:
+                return await analysed(tx, queries[at].text, LexicalFilter(caller.user_id))
 
-        words = [await lexical(at) for at in range(COUNT)]
+        analyses = [await analyse(at) for at in range(COUNT)]
+
+        async def from_postgresql(at: int) -> list[LexicalHit]:
+            search = LexicalSearch(queries[at].text, analyses[at], LexicalFilter(caller.user_id), CANDIDATES, 10)
+            async with services.database.statement() as tx:
+                return await search.hits(tx)
+
+        words = [await from_postgresql(at) for at in range(COUNT)]
         dense = [await index.search(vector, where, CANDIDATES) for vector in vectors]
         fused = [fuse(near, said) for near, said in zip(dense, words, strict=True)]
 
@@ -50,8 +60,10 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
         fresh = [SearchQuery(next(inputs)) for _ in range(COUNT)]
         work: dict[str, Callable[[int], Awaitable[object]]] = {
             "embedding": lambda at: services.embedder.query(fresh[at].text),
-            "index": lambda at: index.search(vectors[at], where, CANDIDATES),
-            "lexical SQL": lexical,
+            "analysis SQL": analyse,
+            "index by meaning": lambda at: index.search(vectors[at], where, CANDIDATES),
+            "index by words": lambda at: index.search_words(analyses[at].vector, where, CANDIDATES),
+            "words from SQL": from_postgresql,
             "fusion": fusing,
             "read-back SQL": read,
             "search whole": lambda at: search.search(caller, SearchQuery(fresh[at].text + " again")),
@@ -63,4 +75,4 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
                 await part(at)
                 milliseconds.append((time.perf_counter() - started) * 1e3)
             p95 = statistics.quantiles(milliseconds, n=20)[18]
-            print(f"  {name:16} p50 {statistics.median(milliseconds):7.2f}  p95 {p95:7.2f} ms", flush=True)
+            print(f"  {name:18} p50 {statistics.median(milliseconds):7.2f}  p95 {p95:7.2f} ms", flush=True)

@@ -36,10 +36,9 @@ from openmemory.index.models import ItemKind
 from openmemory.index.port import Point
 from openmemory.index.sync.repair import Repair
 from openmemory.index.sync.writer import IndexWriter
-from openmemory.memories.index_source import IndexedMemories
 from openmemory.search.schemas import SearchQuery
 from openmemory.server.processes import settle
-from openmemory.services import INDEX_FOLDER, Services, open_services
+from openmemory.services import INDEX_FOLDER, INDEXED_TABLES, Services, open_services
 
 RUNS = 5
 
@@ -118,7 +117,7 @@ async def changed(services: Services, count: int = 1_000) -> None:
     times: dict[str, list[float]] = {"alone": [], "sync": [], "alone, vectors kept": [], "sync, vectors kept": []}
     repair = Repair(
         services.database,
-        IndexWriter(services.database, {ItemKind.MEMORY: IndexedMemories()}),
+        IndexWriter(services.database, INDEXED_TABLES),
         services.outbox_delivery,
     )
     for _ in range(RUNS):
@@ -188,7 +187,7 @@ async def rebuilt(folder: Path, points: list[Point]) -> None:
 
 async def _all_points(services: Services) -> list[Point]:
     found: list[Point] = []
-    writer = IndexWriter(services.database, {ItemKind.MEMORY: IndexedMemories()})
+    writer = IndexWriter(services.database, INDEXED_TABLES)
     async for page in services.index.entries():
         batch = await writer.read(ItemKind.MEMORY, [entry.id for entry in page])
         async for part in writer.filled(services.spaces.serving, batch):

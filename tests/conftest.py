@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import certifi
+import hypothesis
 import pytest
 from sqlalchemy import text
 
@@ -27,6 +28,18 @@ _numbers = count()
 
 # Modules and tests stay to the end, so the garbage collector need not walk through them again and again.
 gc.disable()
+
+# How long an example takes depends on the other processes of the machine.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
+
+_FIRST = {"backup", "embedded", "faults", "index", "journeys", "mcp", "rest", "security"}
+"""The folders of the files that take longest."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files come first, so that the others fill the workers' time to the end."""
+    items.sort(key=lambda item: item.path.relative_to(Path(__file__).parent).parts[0] not in _FIRST)
 
 
 def pytest_collection_finish() -> None:
@@ -50,8 +63,10 @@ def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _folder() -> Iterator[Path]:
     folder = new_folder()
     folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,10 @@
-"""A listening socket for tests that need exactly one."""
+"""A listening socket for tests that need exactly one, and the end of accepting."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Iterable
 
 from openmemory.server.sockets import listen
 
@@ -13,3 +15,11 @@ def one_socket() -> socket.socket:
     for other in others:
         other.close()
     return first
+
+
+async def stop_accepting(listening: Iterable[socket.socket | asyncio.trsock.TransportSocket]) -> None:
+    """Accept no more on these sockets of asyncio's servers, to be awaited before the servers are closed: one that is
+    closed while it accepts loses the connection without closing it."""
+    for one in listening:
+        asyncio.get_running_loop().remove_reader(one.fileno())
+    await asyncio.sleep(0)

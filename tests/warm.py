@@ -157,8 +157,8 @@ def _feed(pipe: IO[bytes], text: bytes) -> None:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment of the tests without settings of the product."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("OPENMEMORY_")}
+    """The environment of the tests without settings of the product, and without the arguments of a `make`."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("OPENMEMORY_", "MAKE"))}
 
 
 def available() -> bool:

@@ -7,8 +7,8 @@ Writes `settings.md`, `cli.md`, `rest.md` and `mcp.md`. `make docs` puts each wh
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,4 +134,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    arguments = argparse.ArgumentParser(description="Write settings.md, cli.md, rest.md and mcp.md.")
+    arguments.add_argument("folder", type=Path, help="the folder to write them to; it is made if it is missing")
+    main(arguments.parse_args().folder)

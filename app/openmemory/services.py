@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -15,6 +15,7 @@ from openmemory.access.authentication import beyond_loopback, credentials_requir
 from openmemory.access.directory import Directory
 from openmemory.access.grants import Grants
 from openmemory.access.keys import ApiKeys
+from openmemory.access.oauth.sign_in import OAuthSignIn
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit.denials import Denials
 from openmemory.audit.service import Audit
@@ -23,6 +24,7 @@ from openmemory.capture import queue
 from openmemory.capture.adding import Adding
 from openmemory.capture.extraction import Extractor
 from openmemory.capture.service import Captures
+from openmemory.capture.windows import ConversationWindows
 from openmemory.capture.worker import Worker
 from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
@@ -36,6 +38,7 @@ from openmemory.embedded.postgres import EmbeddedPostgres
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.errors import SetupError
 from openmemory.health.service import Health
+from openmemory.importers.service import Imports
 from openmemory.index.generations.backfill import VectorBackfill
 from openmemory.index.generations.rebuild import Rebuild
 from openmemory.index.generations.watcher import ConfiguredEmbedder, GenerationWatcher, SpaceParts
@@ -48,10 +51,12 @@ from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
 from openmemory.index.sync.service import IndexSync
+from openmemory.index.sync.writer import IndexedTable
 from openmemory.llm.providers import Llms
 from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.memories.lifecycle.archiving import Archiving
+from openmemory.memories.lifecycle.bulk import BulkChanges
 from openmemory.memories.lifecycle.policies import Policies
 from openmemory.memories.lifecycle.upcoming import Upcoming
 from openmemory.memories.models import Memory
@@ -67,8 +72,15 @@ from openmemory.search.lexicon import LexicalBackfill
 from openmemory.search.reranking import open_reranker
 from openmemory.search.service import Search
 from openmemory.search.statistics import StatisticsRefresh
+from openmemory.search.timeline import Timeline
 from openmemory.sessions.relay import Deliver, Relay
+from openmemory.sources.conversations import Conversations
+from openmemory.sources.files import Files
+from openmemory.sources.passages import IndexedPassages
+from openmemory.stats.feed import Feed
 from openmemory.stats.service import Stats
+from openmemory.tidying.conflicts import Conflicts
+from openmemory.tidying.duplicates import DuplicatePairs
 
 if TYPE_CHECKING:
     from openmemory.access.oauth.tokens import Tokens
@@ -79,6 +91,12 @@ VERSION = version("openmemory-server")
 
 INDEX_FOLDER = "qdrant"
 """The folder of the built-in index, within the data folder."""
+
+INDEXED_TABLES: Mapping[ItemKind, IndexedTable] = {
+    ItemKind.MEMORY: IndexedMemories(),
+    ItemKind.PASSAGE: IndexedPassages(),
+}
+"""The tables whose active rows the index contains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +132,18 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    bulk: BulkChanges
+    conflicts: Conflicts
+    duplicates: DuplicatePairs
     short_ids: ShortIds
     adding: Adding
     captures: Captures
+    conversations: Conversations
+    files: Files
+    windows: ConversationWindows
     capturing: Worker
     backup: Backup
+    imports: Imports
     policies: Policies
     upcoming: Upcoming
     archiving: Archiving
@@ -127,7 +152,9 @@ class Services:
     apps: Apps
     search: Search
     briefs: Briefs
+    timeline: Timeline
     stats: Stats
+    feed: Feed
     grants: Grants
     keys: ApiKeys
     audit: Audit
@@ -148,6 +175,7 @@ class Services:
     monitor: IndexMonitor
     spaces: Spaces
     tokens: Tokens | None
+    sign_in: OAuthSignIn | None
 
     @property
     def index(self) -> VectorIndex:
@@ -269,9 +297,7 @@ async def open_services(
         stack.push_async_callback(watcher.close)
         await watcher.follow()
         spaces = watcher.spaces
-        source = IndexedMemories()
-        sources = {ItemKind.MEMORY: source}
-        outbox_delivery = OutboxDelivery(database, spaces, sources, lease)
+        outbox_delivery = OutboxDelivery(database, spaces, INDEXED_TABLES, lease)
         directory = Directory(database, settings.access)
         await directory.caller(None, None)
         analyze_after_writes = AnalyzeAfterWrites(database)
@@ -279,10 +305,13 @@ async def open_services(
         tokens = _tokens(settings, egress)
         if tokens is not None:
             stack.push_async_callback(tokens.close)
+        sign_in = OAuthSignIn.of(settings.oauth, egress) if settings.oauth.client_id else None
+        if sign_in is not None:
+            stack.push_async_callback(sign_in.close)
         reranker = open_reranker(settings.reranker, egress)
         if reranker is not None:
             stack.push_async_callback(reranker.close)
-        reconciler = Reconciler(database, spaces, outbox_delivery, source, watcher.monitor)
+        reconciler = Reconciler(database, spaces, outbox_delivery, INDEXED_TABLES, watcher.monitor)
         memories = Memories(
             database,
             directory,
@@ -305,11 +334,23 @@ async def open_services(
         captures = Captures(
             database, capturing, outbox_delivery, intake=memories.intake, rates=rates, settings=settings
         )
+        windows = ConversationWindows(database, capturing, memories.intake, settings.limits)
         adding = Adding(
             memories,
             captures,
             KeyValueMerge(settings.dedup, memories.intake),
             Duplicates(database, spaces, settings.dedup, memories.intake),
+        )
+        backup = Backup(
+            database,
+            memories,
+            directory,
+            outbox_delivery,
+            spaces,
+            folder=stores.folder,
+            limits=settings.limits,
+            analyze_after_writes=analyze_after_writes,
+            version=VERSION,
         )
         services = Services(
             settings=settings,
@@ -317,20 +358,26 @@ async def open_services(
             database=database,
             directory=directory,
             memories=memories,
+            bulk=BulkChanges(
+                database, outbox_delivery, intake=memories.intake, limits=settings.limits, written=memories.written
+            ),
+            conflicts=Conflicts(
+                database, outbox_delivery, intake=memories.intake, limits=settings.limits, written=memories.written
+            ),
+            duplicates=DuplicatePairs(
+                database, spaces, outbox_delivery, settings=settings.dedup, written=memories.written
+            ),
             short_ids=ShortIds(database, settings.limits),
             adding=adding,
             captures=captures,
             capturing=capturing,
-            backup=Backup(
-                database,
-                memories,
-                outbox_delivery,
-                spaces,
-                folder=stores.folder,
-                limits=settings.limits,
-                analyze_after_writes=analyze_after_writes,
-                version=VERSION,
+            windows=windows,
+            conversations=Conversations(
+                database, outbox_delivery, limits=settings.limits, capture=settings.capture, rates=rates
             ),
+            files=Files(database, outbox_delivery, limits=settings.limits, capture=settings.capture, rates=rates),
+            backup=backup,
+            imports=Imports(backup, directory, folder=stores.folder, limits=settings.limits),
             policies=Policies(database, memories.intake),
             upcoming=Upcoming(database),
             archiving=Archiving(database, directory, outbox_delivery),
@@ -342,7 +389,9 @@ async def open_services(
             apps=Apps(database),
             search=search,
             briefs=Briefs(database, search),
+            timeline=Timeline(database),
             stats=Stats(database, rates),
+            feed=Feed(database),
             grants=Grants(database, Memory),
             keys=keys,
             audit=Audit(database, settings.audit),
@@ -351,17 +400,24 @@ async def open_services(
             trials=Trials(configuration, embedders, llms),
             rates=rates,
             denials=Denials(database, rates),
-            health=Health(database, spaces, reconciler, VERSION),
+            health=Health(
+                database,
+                spaces,
+                reconciler,
+                VERSION,
+                index_folder=None if settings.qdrant.url else stores.folder / INDEX_FOLDER,
+            ),
             reconciler=reconciler,
             index_sync=IndexSync(database, reconciler),
-            lexical_backfill=LexicalBackfill(database),
+            lexical_backfill=LexicalBackfill(database, outbox_delivery.wake),
             lexical_statistics=StatisticsRefresh(database),
-            vector_backfill=VectorBackfill(database, spaces, outbox_delivery, sources),
+            vector_backfill=VectorBackfill(database, spaces, outbox_delivery, INDEXED_TABLES),
             rebuild=Rebuild(database, watcher, reconciler, keep=settings.sync.keep),
             outbox_delivery=outbox_delivery,
             monitor=watcher.monitor,
             spaces=spaces,
             tokens=tokens,
+            sign_in=sign_in,
         )
         stack.push_async_callback(lambda: watcher.monitor.finish(spaces.serving))
         outbox_delivery.start()

@@ -58,13 +58,16 @@ async def test_apps_tell_what_they_did_lately_and_when_they_last_read(
 
     async def activity() -> tuple[int, int, datetime | None]:
         [app] = (await Apps(services.database).list(owner, name="claude", activity=True)).apps
-        return app.recently_created, app.recent_accesses, app.last_accessed
+        return app.recently_created, app.recently_accessed, app.last_accessed
 
     assert await activity() == (1, 0, None)
+    [app] = (await Apps(services.database).list(owner, name="claude", activity=True)).apps
+    assert app.last_created is not None
+    assert datetime.now(UTC) - app.last_created.replace(tzinfo=UTC) < timedelta(minutes=1)
     for memory_id in (*ids, ids[0]):
         await services.memories.get(app_caller, memory_id)
-    created, accesses, last = await activity()
-    assert (created, accesses) == (1, 3)
+    created, accessed, last = await activity()
+    assert (created, accessed) == (1, 2)
     assert last == (await Apps(services.database).get(owner, app_caller.app_id)).last_accessed
     async with services.database.transaction() as tx:
         which = MemoryAccessLog.app_id == app_caller.app_id

@@ -8,10 +8,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from openmemory.access.grants import GrantCreate
 from openmemory.audit.schemas import AuditQuery
 from openmemory.backup.exporting import ExportSelection
 from openmemory.errors import Forbidden, NotFound
-from openmemory.identity.caller import UNKNOWN
+from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.identity.principal import Principal, Scope
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery
 from openmemory.search.schemas import SearchQuery
@@ -108,3 +109,31 @@ async def test_an_app_that_is_not_there_reads_nothing_where_apps_read_what_they_
     own = replace(ghost, default="own_app")
     assert (await services.memories.list(own, MemoryQuery())).total == 0
     assert (await services.search.search(own, SearchQuery("tea"))).results == []
+
+
+async def test_a_preview_reads_as_the_app_and_is_no_access_of_it(services: Services, app_caller: Caller, owner: Caller):
+    shown, hidden = await services.memories.add_many(
+        app_caller, [MemoryCreate("Alice drinks tea"), MemoryCreate("Alice drinks wine", namespace="private")]
+    )
+    rule = GrantCreate(effect="deny", app="claude", object_type="namespace", object="private")
+    await services.grants.create(owner, rule)
+    preview = await services.directory.preview(owner, app_caller.app_id)
+    found = await services.search.search(preview, SearchQuery("what does Alice drink?"))
+    assert [result.id for result in found.results] == [shown.id]
+    assert (await services.memories.list(preview, MemoryQuery())).total == 1
+    with pytest.raises(NotFound):
+        await services.memories.get(preview, hidden.id)
+    assert (await services.memories.access_log(owner, shown.id)).logs == []
+    events = (await services.audit.read(owner, AuditQuery(("memory.search", "memory.list")))).events
+    assert [(event.app_name, event.detail) for event in events] == [
+        (None, {"app": "claude", "preview": True}),
+        (None, {"app": "claude", "preview": True, "method": "hybrid"}),
+    ]
+
+
+async def test_only_the_user_previews_their_own_apps(services: Services, app_caller: Caller, owner: Caller):
+    stranger = await services.directory.caller(f"{owner.user}-other", None, owner=True)
+    with pytest.raises(NotFound, match="App not found"):
+        await services.directory.preview(stranger, app_caller.app_id)
+    with pytest.raises(Forbidden):
+        await services.directory.preview(app_caller, app_caller.app_id)

@@ -32,7 +32,7 @@ async def remembered(services: Services, app_caller: Caller):
 
 
 @pytest.mark.parametrize("default", ["user", "own_app"])
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(rule(), max_size=5), paused=st.booleans(), state=st.sampled_from(["active", "paused"]))
 async def test_the_reason_agrees_with_what_is_decided(services: Services, default: str, drawn, paused, state):
     owner = replace(await services.directory.caller(f"told-{default}", None, owner=True), default=default)

@@ -75,7 +75,7 @@ def rule(draw: st.DrawFn) -> tuple[str | None, str, str, int]:
 
 
 @pytest.mark.parametrize("default", ["user", "own_app"])
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(rule(), max_size=5))
 async def test_what_is_readable_is_what_the_rules_say(services: Services, default: str, drawn):
     user = f"acl-{default}"

@@ -94,7 +94,7 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
     shown = subprocess.run(["make", "-C", root, "help"], check=True, capture_output=True, text=True).stdout
     listed = set(re.findall(r"^  make ([a-z]+) ", shown, re.MULTILINE))
     building = {"check", "docs", "audit", "lock", "format", "clean"}
-    assert listed == {"help", "serve", "test", "slow", "bench", "eval"} | building
+    assert listed == {"help", "serve", "test", "slow", "browser", "screenshots", "bench", "eval"} | building
 
 
 def test_the_licence_is_apache_2(root: Path, pyproject: dict[str, Any]) -> None:

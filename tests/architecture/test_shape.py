@@ -13,7 +13,7 @@ import pytest
 
 PACKAGE = "app/openmemory"
 
-PROTOCOLS = {"__main__", "cli", "importers", "jobs", "mcp", "rest", "server", "telemetry", "web"}
+PROTOCOLS = {"__main__", "cli", "jobs", "mcp", "rest", "server", "telemetry", "web"}
 """Packages that may know a protocol, beside features that may not."""
 
 TOP = {"__init__.py", "__main__.py", "errors.py", "services.py"}

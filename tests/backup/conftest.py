@@ -24,7 +24,7 @@ MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 TABLES = (
     "users", "apps", "memories", "memory_revisions", "memory_status_history", "categories", "memory_categories",
     "access_controls", "memory_access_logs", "embeddings", "index_outbox", "archive_policies", "captures",
-    "category_descriptions",
+    "category_descriptions", "sources", "passages",
 )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def make_client(services: Services) -> MakeClient:
     async def make(headers: dict[str, str] | None = None, **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
         settings = Settings.model_validate({"data_dir": services.settings.data_dir} | changes)
         backup = Backup(
-            services.database, services.memories, services.outbox_delivery, services.spaces,
+            services.database, services.memories, services.directory, services.outbox_delivery, services.spaces,
             folder=services.stores.folder, limits=settings.limits,
             analyze_after_writes=services.analyze_after_writes, version=VERSION,
         )  # fmt: skip
@@ -133,6 +133,17 @@ async def everything(services: Services, user: str) -> dict[str, Any]:
                 SELECT m.content, a.name, x.accessed_at, x.access_type, x.metadata
                 FROM memory_access_logs AS x {of_memory} JOIN apps AS a ON a.id = x.app_id
                 WHERE u.user_id = :user AND x.access_type <> 'export' ORDER BY 1, 3, 4
+                """
+            ),
+            "messages": await rows(
+                """
+                SELECT s.locator, s.namespace, a.name, s.title, s.summary, s.metadata, s.state, s.created_at,
+                    s.updated_at, s.closed_at, s.deleted_at, s.length, s.infer, s.captured, p.position,
+                    p.external_id, p.speaker, p.content, p.metadata, p.state, p.created_at, p.expires_at, p.labels,
+                    p.thread_id, p.namespace, p.kind, s.kind, s.language, s.hash, s.bytes, p.heading, p.first_line,
+                    p.last_line
+                FROM passages AS p JOIN sources AS s ON s.id = p.source_id JOIN users AS u ON u.id = p.user_id
+                JOIN apps AS a ON a.id = p.app_id WHERE u.user_id = :user ORDER BY 1, 2, 3, p.position
                 """
             ),
             "vectors": await rows(

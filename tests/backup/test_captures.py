@@ -131,6 +131,7 @@ async def test_what_is_here_already_stays_as_it_is(inferring: Services, model: L
     assert (await inferring.captures.get(claude, view.capture_id)).status is Status.UNDONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [Status.PENDING, Status.WORKING])
 async def test_what_waited_is_made_memories_of_in_another_service(
     services: Services, api: httpx.AsyncClient, new_user: str, short_folder: Path, llm_server: LlmServer,

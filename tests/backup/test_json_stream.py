@@ -47,7 +47,7 @@ def whole(data: bytes, size: int = 1_000_000) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     value=st.dictionaries(KEYS, VALUES, max_size=5),
     size=st.integers(1, 50),
@@ -61,7 +61,7 @@ def test_every_object_is_read_as_json_reads_it_whatever_the_pieces(
     assert whole(data, size) == value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     value=st.dictionaries(KEYS, VALUES, min_size=1, max_size=4),
     place=st.integers(0, 10_000),
@@ -134,7 +134,7 @@ def test_an_entry_may_be_as_deep_as_the_limit_and_no_deeper() -> None:
         whole(nested(MAX_DEPTH + 1))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=3), max_size=6), st.integers(1, 40), st.booleans())
 def test_lines_are_read_one_by_one(values: list[dict[str, Any]], size: int, ended: bool) -> None:
     data = "\n".join(json.dumps(value) for value in values).encode() + (b"\n" if ended else b"")

@@ -9,6 +9,7 @@ import io
 import json
 import zipfile
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -23,12 +24,11 @@ from openmemory.capture.schemas import CaptureCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.index.generations.backfill import VectorBackfill
-from openmemory.index.models import ItemKind
-from openmemory.memories.index_source import IndexedMemories
 from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
-from openmemory.services import Services, open_services
+from openmemory.services import INDEXED_TABLES, Services, open_services
+from openmemory.sources.schemas import NewFile, NewMessage, NewMessages
 from tests.backup.archives import (
     Upstream,
     bring_in,
@@ -115,6 +115,19 @@ async def populate(services: Services, user: str) -> Caller:
     for name in (f"bees of {user}", f"work of {user}", "health"):
         await services.descriptions.describe(owner, name, f"What {name} is about.")
     await services.captures.add(claude, CaptureCreate(MemoryCreate(text="I moved."), wait=False))
+    may = datetime(2026, 5, 1, tzinfo=UTC)
+    said = [
+        NewMessage(f"{user}: how about tea?\twith\nmilk \\ 🦙", "Ada", "m-1", may, {"n": 1}),
+        NewMessage("Rather coffee.", "assistant"),
+    ]
+    for thread in ("chat", "gone", "over"):
+        new = NewMessages(thread, [*said], "webshop", f"About {thread}", ttl_days=400)
+        await services.conversations.add(claude, new)
+    await services.conversations.add(owner, NewMessages("chat", [*said]))
+    await services.conversations.close(owner, "over", title="Tea", summary="Coffee it is.")
+    await services.conversations.delete(owner, "gone")
+    guide = f"# {user}\n\nHow about tea?\n\n## Milk\n\nNever.\n"
+    await services.files.store(claude, "webshop", [NewFile("docs/tea.md", guide), NewFile("empty.py", "")])
     brief = (await services.memories.add(claude, MemoryCreate(text=f"{user}: for a while", ttl_days=1))).id
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE memories SET expires_at = now() WHERE id = :id"), {"id": brief})
@@ -177,7 +190,9 @@ async def test_another_user_of_the_same_service_has_everything_under_other_ids(
     assert await all_of(services, new_user) | {"user": None} == expected | {"user": None}
     twice = await bring_in(api, other, archive)
     assert twice["memories"] == dict.fromkeys(twice["memories"], 0) | {"unchanged": 6}
-    assert {name: count for name, count in twice.items() if count and name not in ("memories", "left_out")} == {}
+    assert twice["kept_ids"] == ["app claude", "app cursor", "app not there yet", "app openmemory"]
+    told = ("memories", "left_out", "kept_ids")
+    assert {name: count for name, count in twice.items() if count and name not in told} == {}
     assert await all_of(services, other) == found | {"user": ("Somebody", None, {"theme": "dark"})}
 
 
@@ -632,9 +647,7 @@ async def test_tokens_of_what_an_archive_brought_are_made_later(
     await services.outbox_delivery.drain()
     assert await told(other) == []
     # As a new process does: this one has looked already, or does so within the hour.
-    again = VectorBackfill(
-        services.database, services.spaces, services.outbox_delivery, {ItemKind.MEMORY: IndexedMemories()}
-    )
+    again = VectorBackfill(services.database, services.spaces, services.outbox_delivery, INDEXED_TABLES)
     await again.run()
     assert [said for said, _ in await told(other)] == ["one", "two"]
 

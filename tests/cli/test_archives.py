@@ -36,6 +36,7 @@ def test_vectors_are_in_it_unless_they_are_not_wanted(
     assert ("vectors.jsonl.gz" in members(file.read_bytes())) is there
 
 
+@pytest.mark.slow
 def test_a_command_that_opens_the_stores_itself_writes_the_same(run: Run, folder: Path, tmp_path: Path) -> None:
     where = {"OPENMEMORY_DATA_DIR": str(furnish(folder))}
     # Long, and yet soon embedded: to the model each is a few words, of which it knows the last one not at all.

@@ -14,7 +14,7 @@ def test_memories_are_filed_and_their_categories_listed(om: Run, user: str) -> N
     assert om("add", health, "--user", user).returncode == 0
     tried = om("categories", "assign", "--dry-run", "--again", "--user", user)
     assert tried.returncode == 0, tried.stderr
-    assert "nothing was assigned" in tried.stderr
+    assert tried.stderr == "1 of 1 memory; nothing was assigned.\n"
     [line] = tried.stdout.splitlines()
     assert line.endswith(health)
     assert json.loads(om("categories", "assign", "--dry-run", "--again", "--user", user, "--json").stdout)["total"] == 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -48,8 +49,36 @@ def test_the_installed_assistants_are_connected_and_disconnected(run: Run, home:
     }
     gone = run("disconnect", **at(home))
     assert gone.returncode == 0, gone.stderr
+    assert f"Cursor: changed {cursor}. Restart it.\n" in gone.stdout
     assert cursor.read_bytes() == before
     assert not codex.exists()
+
+
+def test_after_a_removal_nobody_is_told_to_look_for_the_server(run: Run, home: Path) -> None:
+    (home / ".claude").mkdir()
+    added = run("connect", "claude-code", "--hooks", **at(home)).stdout
+    assert "Start a new session; /mcp shows the server." in added
+    assert "It runs from the next session on." in added
+    steps = re.findall(r"^Claude Code: changed \S+\. (.+)$", run("disconnect", **at(home)).stdout, re.MULTILINE)
+    assert steps == ["Start a new session."] * 2
+
+
+def test_an_assistant_gets_the_folder_and_settings_that_the_environment_names(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def arguments(file: Path, *options: str) -> list[str]:
+        assert run("connect", "cursor", *options, **named).returncode == 0
+        args: list[str] = json.loads(file.read_text())["mcpServers"]["openmemory"]["args"]
+        return args
+
+    named = at(home) | {"OPENMEMORY_DATA_DIR": str(tmp_path / "named"), "OPENMEMORY_CONFIG": str(tmp_path / "om.toml")}
+    mine = home / ".cursor" / "mcp.json"
+    config = ["--config", str(tmp_path / "om.toml"), "--client", "cursor"]
+    assert arguments(mine) == ["mcp", "--data-dir", str(tmp_path / "named"), *config]
+    other = str(tmp_path / "other")
+    assert arguments(mine, "--data-dir", other) == ["mcp", "--data-dir", other, *config], "the option comes first"
+    monkeypatch.chdir(tmp_path)
+    assert arguments(tmp_path / ".cursor" / "mcp.json", "--project") == ["mcp", "--client", "cursor"]
 
 
 def test_what_an_assistant_is_told_to_start_speaks_for_the_memory(run: Run, home: Path, served: Path) -> None:
@@ -87,7 +116,7 @@ def test_what_an_assistant_is_told_to_start_speaks_for_the_memory(run: Run, home
         "memories_written": 1,
         "memories_read": 0,
         "written_lately": 1,
-        "reads_lately": 0,
+        "read_lately": 0,
         "last_read": None,
     }
     cells = dict(

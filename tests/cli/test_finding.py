@@ -40,6 +40,7 @@ def stopped(folder: Path) -> Iterator[Path]:
         stop_service(Settings(data_dir=str(folder)))
 
 
+@pytest.mark.slow
 def test_two_that_need_a_service_at_once_share_the_one_that_starts(stopped: Path) -> None:
     both = [start(stopped), start(stopped)]
     answers = [process.communicate(timeout=100) for process in both]
@@ -52,6 +53,7 @@ def test_two_that_need_a_service_at_once_share_the_one_that_starts(stopped: Path
     assert (stopped / "serve.log").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_service_that_was_started_in_the_background_outlives_its_starter_and_can_be_stopped(stopped: Path) -> None:
     starter = start(stopped)
     out, err = starter.communicate(timeout=100)
@@ -70,6 +72,7 @@ def test_why_the_service_did_not_start_is_told_from_its_log(stopped: Path) -> No
     assert str(stopped / "serve.log") in err
 
 
+@pytest.mark.slow
 def test_a_service_that_gives_up_after_it_took_the_folder_is_not_started_again_and_again(stopped: Path) -> None:
     stopped.mkdir()
     (stopped / "postgres").write_text("in the way")

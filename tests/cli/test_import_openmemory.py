@@ -14,13 +14,18 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from openmemory.access.directory import Directory
+from openmemory.backup.spool import Spool
 from openmemory.cli.client import Client
+from openmemory.cli.migrating import ImportRequest, Migration
+from openmemory.cli.migration_report import answer
 from openmemory.errors import NotFound, SetupError
-from openmemory.importers.run import ImportRequest, Migration
+from openmemory.identity.principal import Principal
 from openmemory.index.engine.rest_api import QdrantRestApi
 from openmemory.services import Services
 from tests.cli.installation import Installation, household
 from tests.cli.old_server import OldServer
+from tests.cli.test_migrating import archives
 from tests.index.serving import served
 from tests.mcp.conftest import serving
 
@@ -187,8 +192,6 @@ async def test_what_the_service_refuses_is_told_and_the_rest_is_there(
 async def test_an_export_goes_to_its_own_user_or_to_another(
     client: Client, bring: Any, renamed: Any, new_user: str, tmp_path: Path
 ) -> None:
-    from tests.cli.test_migrating import archives
-
     old, _ = household(tmp_path / "openmemory.db")
     renamed(old)
     archives(old.path, tmp_path / "out")
@@ -297,6 +300,7 @@ async def test_a_collection_of_mem0_is_read_from_qdrant_page_by_page(
     assert (item["app_name"], item["metadata_"]) == ("cursor", {"mcp_client": "cursor", "topic": "facts"})
 
 
+@pytest.mark.slow
 def test_the_command_reports_and_ends_with_a_code_that_says_how_it_went(
     run: Callable[..., Any], request: pytest.FixtureRequest, renamed: Any, new_user: str, tmp_path: Path
 ) -> None:
@@ -385,3 +389,127 @@ async def test_what_tells_no_time_is_the_same_at_every_run(bring: Any, new_user:
     again = await bring(old.path, mode="overwrite")
     memories = again.report.users[0].service["memories"]
     assert (memories["replaced"], memories["unchanged"]) == (0, 1)
+
+
+def one_user(path: Path, name: str) -> dict[str, Any]:
+    """An installation with one user, whose apps are the default one and `claude`. With the ids by name."""
+    old = Installation(path)
+    ids: dict[str, Any] = {"user": old.user(name)}
+    for app in ("openmemory", "claude"):
+        ids[app] = old.app(ids["user"], app)
+        ids[f"{app}'s memory"] = old.memory(ids["user"], ids[app], f"Written by {app}")
+    return ids
+
+
+async def ids_here(services: Services, user: str) -> dict[str, Any]:
+    rows = await stored(
+        services,
+        "SELECT u.id AS user_id, a.name, a.id FROM users AS u JOIN apps AS a ON a.owner_id = u.id"
+        " WHERE u.user_id = :user",
+        user=user,
+    )
+    return {"user": rows[0].user_id} | {row.name: row.id for row in rows}
+
+
+async def test_a_user_without_data_gets_the_ids_of_the_source_and_so_do_the_apps(
+    services: Services,
+    client: Client,
+    bring: Any,
+    new_user: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    elsewhere = Directory(services.database, services.settings.access)  # that of another process
+    for directory in (services.directory, elsewhere):
+        former = await directory.caller(new_user, None, owner=True)
+    ids = one_user(tmp_path / "openmemory.db", new_user)
+    migration = await bring(tmp_path / "openmemory.db")
+    assert migration.report.whole, migration.report.as_json()
+    answer(migration.report).show(json=False)
+    told = capsys.readouterr().out
+    assert f"With the ids of the source, because nothing here referred to them yet: user {new_user}, app op" in told
+    assert "Still with the ids" not in told
+
+    for directory in (services.directory, elsewhere):
+        now = await directory.caller(new_user, None, owner=True)
+        assert (now.user_id, now.app_id) == (ids["user"], ids["openmemory"])
+    mine = {"user_id": new_user}
+    apps = await client.call("GET", "/api/v1/apps", params=mine)
+    assert {app["name"]: app["id"] for app in apps["apps"]} == {
+        name: str(ids[name]) for name in ("openmemory", "claude")
+    }
+    for name in ("openmemory", "claude"):
+        found = await client.call("GET", "/api/v1/memories", params=mine | {"app_id": str(ids[name])})
+        assert [item["id"] for item in found["items"]] == [str(ids[f"{name}'s memory"])]
+        of_app = await client.call("GET", f"/api/v1/apps/{ids[name]}/memories")
+        assert [memory["id"] for memory in of_app["memories"]] == [str(ids[f"{name}'s memory"])]
+    added = await client.call("POST", "/api/v1/memories", body=mine | {"text": "Written since", "infer": False})
+    assert added["app_id"] == str(ids["openmemory"])
+    [event] = await stored(
+        services, "SELECT detail FROM audit_events WHERE user_id = :id AND event = 'memory.import'", id=ids["user"]
+    )
+    assert event.detail["former_user_id"] == str(former.user_id)
+
+
+async def test_a_user_with_data_keeps_the_present_ids_and_the_report_says_so(
+    services: Services,
+    client: Client,
+    bring: Any,
+    new_user: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await client.call("POST", "/api/v1/memories", body={"user_id": new_user, "text": "Here before", "infer": False})
+    before = await ids_here(services, new_user)
+    ids = one_user(tmp_path / "openmemory.db", new_user)
+    migration = await bring(tmp_path / "openmemory.db")
+    assert migration.report.whole, migration.report.as_json()
+    after = await ids_here(services, new_user)
+    assert after == before | {"claude": ids["claude"]}
+    answer(migration.report).show(json=False)
+    told = capsys.readouterr().out
+    assert f"Still with the ids they had here, not those of the source: user {new_user}, app openmemory." in told
+    assert "With the ids of the source" not in told
+    found = await client.call("GET", "/api/v1/memories", params={"user_id": new_user})
+    assert found["total"] == 3
+
+
+async def test_anything_that_refers_to_the_present_ids_keeps_them(
+    services: Services, client: Client, bring: Any, new_user: str, tmp_path: Path
+) -> None:
+    await client.call("POST", "/api/v1/grants", body={"user_id": new_user, "effect": "deny", "app": "openmemory",
+                                                      "object_type": "all"})  # fmt: skip
+    before = await ids_here(services, new_user)
+    ids = one_user(tmp_path / "openmemory.db", new_user)
+    migration = await bring(tmp_path / "openmemory.db")
+    [taken] = migration.report.users
+    assert taken.service is not None
+    assert taken.service["kept_ids"] == [f"user {new_user}", "app openmemory"]
+    assert taken.service["adopted_ids"] == []
+    assert await ids_here(services, new_user) == before | {"claude": ids["claude"]}
+
+
+async def test_ids_that_somebody_has_are_not_given_to_another(
+    services: Services, bring: Any, new_user: str, tmp_path: Path
+) -> None:
+    ids = one_user(tmp_path / "openmemory.db", new_user)
+    await bring(tmp_path / "openmemory.db")
+    migration = await bring(tmp_path / "openmemory.db", into=f"{new_user}-2")
+    assert migration.report.whole, migration.report.as_json()
+    assert await ids_here(services, new_user) == {name: ids[name] for name in ("user", "openmemory", "claude")}
+    assert not set(ids.values()) & set((await ids_here(services, f"{new_user}-2")).values())
+
+
+async def test_a_key_of_one_user_chooses_no_id_for_them(
+    services: Services, bring: Any, new_user: str, tmp_path: Path
+) -> None:
+    one_user(tmp_path / "openmemory.db", new_user)
+    archives(tmp_path / "openmemory.db", tmp_path / "out")
+    bound = Principal("token:x", "a token", user=new_user)
+    caller = await services.directory.owner(bound, None)
+    with (tmp_path / "out" / f"{new_user}.zip").open("rb") as file:
+        spool = Spool(tmp_path)
+        spool.file.write(file.read())
+    report = await services.backup.restore(caller, spool, "skip")
+    assert report.kept_ids == [f"user {new_user}"]
+    assert (await ids_here(services, new_user))["user"] == caller.user_id

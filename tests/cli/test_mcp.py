@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from openmemory.embedded.folder import running_service
 from tests.journeys.service import starting
 
@@ -83,6 +85,7 @@ def test_it_speaks_for_a_service_elsewhere_and_starts_none(run: Run, served: Pat
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_service_elsewhere_that_wants_a_key_says_where_to_put_it(run: Run, folder: Path) -> None:
     key = run("keys", "create", "claude", "--user", "bob", "--data-dir", str(folder)).stdout.strip()
     with starting(folder) as start:

@@ -39,12 +39,12 @@ def test_an_explanation_is_a_table_whose_parts_add_up(om: Run, user: str) -> Non
     om("add", "the ferry leaves at nine", "--user", user)
     told = om("search", "ferry in May 2023", "--user", user, "--explain")
     [line] = told.stdout.splitlines()
-    score, ranking, words, meaning, beside, thread, time, recency, *more = line.split("\t")
-    late, reranker, importance, penalty, bm25, place, *rest = more
-    parts = sum(map(float, (words, meaning, beside, thread, time, recency))) - float(penalty)
+    score, ranking, words, meaning, beside, time, recency, *more = line.split("\t")
+    late, names, reranker, importance, penalty, bm25, place, *rest = more
+    parts = sum(map(float, (words, meaning, beside, time, recency))) - float(penalty)
     assert float(ranking) == pytest.approx(parts, abs=0.003)
     assert 0 < float(score) < 1
-    assert (late, reranker, importance, place, rest[-1]) == ("-", "-", "-", "1", "the ferry leaves at nine")
+    assert (late, names, reranker, importance, place, rest[-1]) == ("-", "-", "-", "-", "1", "the ferry leaves at nine")
     assert float(bm25) > 0
     assert "Time: from 2023-05-01T00:00:00Z until 2023-06-01T00:00:00Z" in told.stderr.splitlines()
     assert "Embedded as: ferry in May 2023" in told.stderr
@@ -152,7 +152,7 @@ def test_a_sync_that_only_looks_changes_nothing(om: Run, user: str) -> None:
     assert om("sync", "--user", user).returncode == 0
     told = om("sync", "--user", user, "--full", "--dry-run")
     assert told.returncode == 0
-    assert "1 memories: 1 would be written, 0 would be removed, 0 embedded" in told.stdout
+    assert "1 memory: 1 would be written, 0 would be removed, 0 embedded" in told.stdout
 
 
 def test_pairs_are_merged_and_conflicts_are_told(om: Run, user: str) -> None:

@@ -115,10 +115,28 @@ def test_related_memories_and_accesses_are_listed(om: Run, user: str, do: Callab
     ]
 
 
+def test_every_command_takes_the_first_characters_of_an_id(om: Run, user: str, do: Callable[..., Any]) -> None:
+    id_ = do("add", "We deploy on Tuesdays", "--app", "claude", "--category", "work")["id"]
+    short = id_[:8]
+    assert do("get", short)["id"] == id_
+    assert do("update", short, "We deploy on Mondays")["id"] == id_
+    for command in ("history", "related", "accesses"):
+        do(command, short)
+    made = do("grants", "add", "deny", "memory", short, "--app", "claude")
+    assert made["object"] == id_
+    assert not do("grants", "explain", short, "--app", "claude")["allowed"]
+    for command in ("pause", "archive", "delete", "restore"):
+        do(command, short)
+    assert do("erase", "--memory", short, "--yes")["message"] == "Successfully erased 1 memories"
+    assert om("get", id_, "--user", user).returncode == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (["get", "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"], 1, "Memory not found"),
+        (["get", "6f1c2d9e-4b7a"], 1, "Memory not found"),
+        (["get", "6f1"], 2, "memory_id: input should be a valid UUID, or its first characters (4 or more)"),
         (["update", "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"], 2, "memory_content: is required"),
         (["update", "x", "--metadata", "{"], 2, "--metadata: must be valid JSON"),
         (["delete", "not an id"], 2, "memory_ids"),

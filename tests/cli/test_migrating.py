@@ -19,11 +19,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from openmemory.cli.migrating import ImportRequest, Migration
+from openmemory.cli.migration_report import answer
 from openmemory.errors import Invalid, SetupError, Unavailable
 from openmemory.importers import sqlite_file
 from openmemory.importers.archive import UserArchive
-from openmemory.importers.report import answer
-from openmemory.importers.run import ImportRequest, Migration
 from openmemory.importers.staging import TABLES, Staging
 from tests.cli.installation import Installation, household
 
@@ -434,6 +434,7 @@ async def test_a_folder_of_pickled_points_is_refused_and_never_opened(tmp_path: 
     assert not (tmp_path / "sprung").exists()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_installation(tmp_path: Path) -> None:
     peaks = []
     for count in (2_000, 20_000):
@@ -455,6 +456,7 @@ def test_memory_does_not_grow_with_the_installation(tmp_path: Path) -> None:
     assert peaks[1] < peaks[0] + 1_000_000, peaks
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_not_there_is_told_as_one(tmp_path: Path) -> None:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -47,7 +47,7 @@ def test_the_service_is_installed_shown_and_removed(
     run: Run, tmp_path: Path, system: Callable[[int], dict[str, str]]
 ) -> None:
     unit = tmp_path / "config" / "systemd" / "user" / "openmemory.service"
-    done = run("service", "install", "--data-dir", str(tmp_path / "data"), **system(0))
+    done = run("service", "install", **system(0), OPENMEMORY_DATA_DIR=str(tmp_path / "data"))
     assert done.returncode == 0, done.stderr
     assert f'"-P" "-m" "openmemory" "serve" "--data-dir" "{tmp_path / "data"}"' in unit.read_text()
     shown = run("service", "status", "--json", **system(0))

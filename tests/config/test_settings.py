@@ -102,6 +102,32 @@ def test_settings_of_oauth_that_do_not_go_together_are_refused_by_key(environ: d
     assert "hush" not in failure.value.message
 
 
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"OPENMEMORY_OAUTH_CLIENT_ID": "page"}, "OPENMEMORY_OAUTH_CLIENT_ID: must be empty without oauth.issuer"),
+        (
+            OAUTH | {"OPENMEMORY_OAUTH_CLIENT_SECRET": "hush"},
+            "OPENMEMORY_OAUTH_CLIENT_SECRET: must be empty without oauth.client_id",
+        ),
+        (OAUTH | {"OPENMEMORY_OAUTH_CLIENT_ID": "päge"}, "OPENMEMORY_OAUTH_CLIENT_ID: String should match pattern"),
+    ],
+)
+def test_a_client_of_the_page_goes_with_its_issuer(environ: dict[str, str], message: str):
+    with pytest.raises(SetupError) as failure:
+        load(environ=environ)
+    assert failure.value.message.startswith(f"environment: {message}")
+    assert "hush" not in failure.value.message
+
+
+def test_the_secret_of_the_pages_client_is_masked():
+    settings = load(
+        environ=OAUTH | {"OPENMEMORY_OAUTH_CLIENT_ID": "page", "OPENMEMORY_OAUTH_CLIENT_SECRET": "hush"}, here=False
+    )
+    assert settings.masked(("oauth", "client_secret")) == "********"
+    assert "hush" not in repr(settings)
+
+
 def test_a_resource_that_is_missing_altogether_is_asked_for_by_key():
     with pytest.raises(SetupError, match=r"^oauth\.resource: is required with oauth\.issuer$"):
         load(environ={"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com"})

@@ -12,7 +12,7 @@ from openmemory.connect.clients import AssistantClient, ServerAddress
 from openmemory.connect.hooks import Hook, hooked, hooks_in, is_ours
 from openmemory.errors import Invalid
 
-EVERY: tuple[Hook, ...] = ("session-start", "prompt")
+EVERY: tuple[Hook, ...] = ("session-start", "prompt", "pre-compact", "session-end")
 APPS = ("claude-code", "codex", "cursor")
 OURS = ServerAddress(command=("/opt/open memory/bin/openmemory", "hook", "--client", "someone"))
 OTHERS = {
@@ -130,7 +130,7 @@ def test_a_file_with_something_else_where_hooks_are_is_refused_and_stays(app: st
 def test_each_assistant_gets_the_events_and_the_form_that_it_documents(tmp_path: Path) -> None:
     command = "'/opt/open memory/bin/openmemory' hook {} --client someone"
     start = {
-        "matcher": "startup|clear|compact",
+        "matcher": "startup|resume|clear|compact",
         "hooks": [{"type": "command", "command": command.format("session-start"), "timeout": 5}],
     }
     plain = {hook: {"hooks": [{"type": "command", "command": command.format(hook), "timeout": 5}]} for hook in EVERY}
@@ -138,6 +138,8 @@ def test_each_assistant_gets_the_events_and_the_form_that_it_documents(tmp_path:
         "claude-code": {
             "SessionStart": [start],
             "UserPromptSubmit": [plain["prompt"]],
+            "PreCompact": [plain["pre-compact"]],
+            "SessionEnd": [plain["session-end"]],
         },
         "codex": {
             "SessionStart": [start],

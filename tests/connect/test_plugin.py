@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import yaml
 
 from openmemory.cli.commands import cli
 from openmemory.connect.clients import ServerAddress
-from openmemory.connect.hooks import hooked
+from openmemory.connect.hooks import BRIEF, CAPTURE, hooked
 from openmemory.mcp.server import TOOLS
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,7 @@ def test_the_manifest_has_the_fields_of_its_documentation_and_our_version() -> N
     manifest = load("plugins", "claude-code", ".claude-plugin", "plugin.json")
     assert manifest.keys() <= {
         "name", "version", "description", "author", "homepage", "repository", "license", "keywords",
+        "userConfig",
     }  # fmt: skip
     assert KEBAB.fullmatch(manifest["name"])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -55,10 +57,29 @@ def test_the_manifest_has_the_fields_of_its_documentation_and_our_version() -> N
     assert [path.name for path in (PLUGIN / ".claude-plugin").iterdir()] == ["plugin.json"], "the rest is at the root"
 
 
-def test_its_hook_is_the_one_that_hooks_add_writes(tmp_path: Path) -> None:
-    [claude] = [it for it in hooked(home=tmp_path) if it.app == "claude-code"]
-    command = ServerAddress(command=("openmemory", "hook", "--client", "claude-code"))
-    assert load("plugins", "claude-code", "hooks", "hooks.json")["hooks"] == claude.entry(command)
+def test_its_hooks_are_those_that_hooks_add_writes(tmp_path: Path) -> None:
+    [claude] = [it for it in hooked((*BRIEF, *CAPTURE), tmp_path) if it.app == "claude-code"]
+    written = claude.entry(ServerAddress(command=("openmemory", "hook", "--client", "claude-code")))
+    for event in ("PreCompact", "SessionEnd"):
+        [hook] = written[event][0]["hooks"]
+        hook["command"] = f'[ "$CLAUDE_PLUGIN_OPTION_CAPTURE" != true ] || {hook["command"]}'
+    assert load("plugins", "claude-code", "hooks", "hooks.json")["hooks"] == written
+
+
+@pytest.mark.parametrize(("value", "runs"), [(None, False), ("", False), ("false", False), ("true", True)])
+def test_what_the_user_wrote_is_sent_only_if_the_option_is_on(tmp_path: Path, value: str | None, runs: bool) -> None:
+    option = load("plugins", "claude-code", ".claude-plugin", "plugin.json")["userConfig"]["CAPTURE"]
+    assert (option["type"], option["default"]) == ("boolean", False)
+    program = tmp_path / "openmemory"
+    program.write_text("#!/bin/sh\necho $1 $2\n")
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/bin:/usr/bin"} | (
+        {} if value is None else {"CLAUDE_PLUGIN_OPTION_CAPTURE": value}
+    )
+    for event, name in (("PreCompact", "pre-compact"), ("SessionEnd", "session-end")):
+        command = load("plugins", "claude-code", "hooks", "hooks.json")["hooks"][event][0]["hooks"][0]["command"]
+        done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout == (f"hook {name}\n" if runs else "")
 
 
 def test_its_server_is_started_by_a_command_that_exists() -> None:

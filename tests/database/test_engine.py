@@ -119,7 +119,7 @@ async def test_every_connection_asks_the_server_to_notice_soon_that_its_machine_
 
 
 async def test_the_pools_tell_how_many_connections_they_hold(database: Database) -> None:
-    limit = 2 * DatabaseSettings().pool_size
+    limit = DatabaseSettings().pool_size
     async with database.transaction() as tx:
         await tx.execute(text("SELECT 1"))
         use = database.pools()["transactions"]

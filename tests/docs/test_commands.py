@@ -37,7 +37,7 @@ NOT_HERE = {
     "openmemory import openmemory ~/openmemory.db": "needs the old server; tests/cli/test_migrating.py",
     "openmemory import openmemory memories_export.zip": "needs the old server; tests/cli/test_migrating.py",
     "openmemory import openmemory http://": "needs the old server; tests/cli/test_import_openmemory.py",
-    "openmemory import mem0 http://": "needs mem0's Qdrant; tests/importers imports from one",
+    "openmemory import mem0 http://": "needs mem0's Qdrant; tests/cli/test_import_openmemory.py imports from one",
     "claude mcp add": "needs Claude Code",
     "claude plugin ": "needs Claude Code",
     ".venv/bin/openmemory service ": "changes the user's systemd or launchd; tests/cli/test_service.py",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,13 @@ def test_every_command_is_listed(generated: Path) -> None:
     assert {"## openmemory serve", "## openmemory keys create", "## openmemory grants explain"} <= set(
         text.splitlines()
     )
+
+
+def test_help_writes_no_file(tmp_path: Path) -> None:
+    asked = [sys.executable, str(ROOT / "tools" / "reference.py"), "--help"]
+    done = subprocess.run(asked, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60)
+    assert "usage: reference.py" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_each_part_has_a_page_that_takes_it(generated: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openmemory.embeddings.chunks import BY_TOKENS, spans
@@ -24,7 +24,6 @@ async def embedder() -> AsyncIterator[LocalEmbedder]:
     await embedder.close()
 
 
-@settings(deadline=None)  # the first product of matrices may wait for another process
 @given(count=st.integers(0, 12_000), words=st.integers(1, 30))
 def test_every_token_that_a_window_holds_is_told_by_one_of_them(count: int, words: int) -> None:
     cut = spans(count, BY_TOKENS, lambda at: at % words == 0)
@@ -80,7 +79,6 @@ def test_rounding_keeps_the_direction_and_what_has_none_is_zero() -> None:
         assert small[row] @ vectors[row] / (norm * np.linalg.norm(vectors[row])) > 0.99
 
 
-@settings(deadline=None)  # the first product of matrices may wait for another process
 @given(seed=st.integers(0, 10_000), wanted=st.floats(0, 1))
 def test_signs_tell_about_the_cosine(seed: int, wanted: float) -> None:
     chance = np.random.default_rng(seed)

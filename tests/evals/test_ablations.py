@@ -27,6 +27,7 @@ Mel: I painted it after the storm, a red sunset
 Mel: The dog needs a new collar
 Mel: He pulled so hard that the old one broke
 Mel: I read a novel about a lighthouse keeper
+Mel: The kilns of Brightwater Glass stand in Ohio
 Mel: The ending was sad but right
 Mel: My knee hurts when I run downhill
 Mel: The doctor said to swim instead
@@ -38,6 +39,7 @@ Mel: The car failed its inspection
 Mel: New brakes cost four hundred
 Mel: The neighbours have a parrot that swears
 Mel: It learned that from their grandfather
+Mel: My cousin was hired by Brightwater Glass
 """
 LONG = "\n".join([*(f"On page {n} the report tells of budgets, staff and rooms." for n in range(40)),
                   "The vault is opened with the copper key under the third step."])  # fmt: skip
@@ -51,6 +53,7 @@ ASKED = (
     "how do I get into the strongroom",
     "quantum chromodynamics of gluons",
     "swimming instead of running",
+    "Who hired the cousin of the kilns?",
 )
 
 

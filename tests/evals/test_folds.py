@@ -45,12 +45,12 @@ def test_a_difference_is_paired():
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_is_undone_afterwards(name: str):
     from openmemory.index.engine import index
-    from openmemory.search import context, fusion, late_interaction, query_terms, service, threads
+    from openmemory.search import context, fusion, late_interaction, query_analysis, service, threads
 
     def ingredients() -> tuple[object, ...]:
-        return (query_terms.MAX_QUERY_WORDS, context.FLOORS, service.names_a_time, threads.NEIGHBOUR_WEIGHT,
-                threads.THREAD_WEIGHT, fusion.TILT, fusion.dense_share,
-                late_interaction.MAX_WEIGHT, index.best)  # fmt: skip
+        return (query_analysis.MAX_QUERY_WORDS, context.FLOORS, service.names_a_time, threads.NEIGHBOUR_WEIGHT,
+                fusion.dense_share, late_interaction.MAX_WEIGHT, late_interaction.CONTEXT,
+                index.best)  # fmt: skip
 
     before = ingredients()
     with ABLATIONS[name]():

@@ -13,7 +13,6 @@ def live(machine: type[RuleBasedStateMachine], histories: int, steps: int, *, ra
         settings=settings(
             max_examples=histories,
             stateful_step_count=steps,
-            deadline=None,
             database=None,
             derandomize=not random,
             phases=[Phase.generate, Phase.shrink] if random else [Phase.generate],

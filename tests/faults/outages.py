@@ -91,14 +91,15 @@ def settings_for(wire: Wire) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def staged(folder: Path) -> AsyncIterator[Stage]:
-    """A stage with its data in `folder`."""
+async def staged(folder: Path, **environment: str) -> AsyncIterator[Stage]:
+    """A stage with its data in `folder`, and a service with this environment besides."""
     owned = DataFolder.claim(furnish(folder / "server"), listen="")
     server = EmbeddedPostgres(owned)
     await server.start()
     try:
         async with wired(socket_of(server)) as wire:
-            service = Service("--data-dir", str(folder / "service"), "--port", "0", **settings_for(wire))
+            behind = settings_for(wire) | environment
+            service = Service("--data-dir", str(folder / "service"), "--port", "0", **behind)
             try:
                 url = await asyncio.to_thread(service.ready)
                 async with httpx.AsyncClient(base_url=url, timeout=60) as http:

@@ -13,6 +13,8 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
+from tests.listening import stop_accepting
+
 
 class Mode(StrEnum):
     """What happens to requests."""
@@ -91,6 +93,7 @@ class Proxy:
 
     async def _shut(self) -> None:
         if self._server is not None:
+            await stop_accepting(self._server.sockets)
             self._server.close()
             self._server = None
         for writer in self._writers:

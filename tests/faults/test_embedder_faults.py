@@ -121,7 +121,9 @@ def test_a_strangers_collection_under_our_name_becomes_ours_without_embedding_an
         one = {"size": DIMENSION, "distance": "Cosine"}
         several = {"multivector_config": {"comparator": "max_sim"}}
         qdrant.delete(f"/collections/{name}")
-        qdrant.put(f"/collections/{name}", json={"vectors": {"": one, "more": one | several}})
+        qdrant.put(
+            f"/collections/{name}", json={"vectors": {"": one, "more": one | several}, "sparse_vectors": {"words": {}}}
+        )
         assert qdrant.put(f"/collections/{name}/points", json={"points": points}).status_code == 200
         before = len(stack.embedder.embedded)
         recovered = outage.whole()

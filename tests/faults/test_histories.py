@@ -381,11 +381,6 @@ def done(short_folder: Path):
         yield Histories.done
 
 
-def test_some_random_histories_break_no_rule(done: Counter[str]) -> None:
-    live(Histories, 4, 25, random=False)
-    assert done["steps"] >= 100
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_many_random_histories_break_no_rule(done: Counter[str]) -> None:

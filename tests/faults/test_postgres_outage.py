@@ -131,6 +131,7 @@ FAULTS: dict[str, tuple[Fault, Fault]] = {
 """What begins and what ends each way of being away."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_every_request_is_refused_in_words_and_in_time_and_the_first_one_after_is_served(
     stage: Stage, fault: str
@@ -342,7 +343,7 @@ async def left(stage: Stage) -> dict[str, float]:
     ("mode", "words"),
     [
         (Mode.REFUSE, "Connection refused"),
-        (Mode.HANG, "timeout expired"),
+        pytest.param(Mode.HANG, "timeout expired", marks=pytest.mark.slow),
         (Mode.SAY, "the database system is starting up"),
     ],
 )
@@ -364,6 +365,7 @@ async def test_a_start_without_postgres_ends_with_2_and_one_line_that_says_why(
         await asyncio.to_thread(service.close)
 
 
+@pytest.mark.slow
 async def test_a_start_on_which_postgres_falls_silent_ends_with_2_and_one_line_that_says_why(
     stage: Stage, short_folder: Path, eventually
 ) -> None:
@@ -383,6 +385,7 @@ async def test_a_start_on_which_postgres_falls_silent_ends_with_2_and_one_line_t
         await asyncio.to_thread(service.close)
 
 
+@pytest.mark.slow
 async def test_the_relay_gives_up_a_connection_on_which_it_is_not_answered(stage: Stage, eventually) -> None:
     async def listened() -> bool:
         return stage.wire.silent_to is None
@@ -395,6 +398,7 @@ async def test_the_relay_gives_up_a_connection_on_which_it_is_not_answered(stage
     await eventually(listened, within=30)
 
 
+@pytest.mark.slow
 async def test_background_work_goes_on_after_an_outage_and_the_log_tells_of_it_in_two_lines(short_folder: Path) -> None:
     async with staged(short_folder / "background") as stage:
         await remembered(stage)

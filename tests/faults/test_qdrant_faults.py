@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
 TIMEOUT = 0.5
 """Seconds that a search may wait for Qdrant: `qdrant.timeout`."""
 
-COLLECTION = "openmemory__all-minilm-l6-v2-int8__384"
+COLLECTION = "openmemory__all-minilm-l6-v2-int8__384__words"
 
 
 class Stack:
@@ -80,7 +80,7 @@ def slow(*values: object) -> object:
     ("mode", "seconds"),
     [
         (Mode.REFUSE, 0.0),
-        (Mode.HANG, 0.0),
+        slow(Mode.HANG, 0.0),
         slow(Mode.SLOW, 3 * TIMEOUT),
         slow(Mode.ERROR_500, 0.0),
         slow(Mode.GARBAGE, 0.0),
@@ -124,6 +124,7 @@ BEHIND = "the vector index is behind: "
 BACK = "index answers again"
 
 
+@pytest.mark.slow
 def test_that_qdrant_is_gone_is_told_once_in_the_log_and_by_the_health_until_it_is_back(
     stack: Stack, outage: Outage
 ) -> None:

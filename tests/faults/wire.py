@@ -32,7 +32,7 @@ class Wire:
 
     def __init__(self, target: Path) -> None:
         self._target = target
-        self._listener: asyncio.Task[None] | None = None
+        self._listening: socket.socket | None = None
         self._links: dict[asyncio.Task[None], socket.socket] = {}
         self._passing = asyncio.Event()
         self.mode = Mode.REFUSE
@@ -56,15 +56,16 @@ class Wire:
             self._passing.clear()
         else:
             self._passing.set()
-        if mode is Mode.REFUSE and self._listener is not None:
-            self._listener.cancel()
-            await asyncio.gather(self._listener, return_exceptions=True)
-            self._listener = None
-        if mode is not Mode.REFUSE and self._listener is None:
-            listening = socket.create_server(("127.0.0.1", self.port), backlog=128)
-            listening.setblocking(False)
-            self.port = listening.getsockname()[1]
-            self._listener = asyncio.create_task(self._listen(listening))
+        loop = asyncio.get_running_loop()
+        if mode is Mode.REFUSE and self._listening is not None:
+            loop.remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
+        if mode is not Mode.REFUSE and self._listening is None:
+            self._listening = socket.create_server(("127.0.0.1", self.port), backlog=128)
+            self._listening.setblocking(False)
+            self.port = self._listening.getsockname()[1]
+            loop.add_reader(self._listening, self._accept, self._listening)
 
     async def cut(self) -> None:
         """Reset every connection."""
@@ -78,26 +79,14 @@ class Wire:
         await self.switch(Mode.REFUSE)
         await self.cut()
 
-    async def _listen(self, listening: socket.socket) -> None:
-        # Not asyncio's server: closed while it accepts, it loses the connection without closing it.
-        with listening:
-            while True:
-                connection = await self._accepted(listening)
-                task = asyncio.create_task(self._serve(connection))
-                self._links[task] = connection
-                task.add_done_callback(lambda ended: self._links.pop(ended).close())
-
-    async def _accepted(self, listening: socket.socket) -> socket.socket:
-        """The next client. One that comes at the very moment of a cancellation is closed rather than lost."""
-        accepting = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(listening))
-        try:
-            return (await asyncio.shield(accepting))[0]
-        except asyncio.CancelledError:
-            accepting.cancel()
-            [found] = await asyncio.gather(accepting, return_exceptions=True)
-            if isinstance(found, tuple):
-                found[0].close()
-            raise
+    def _accept(self, listening: socket.socket) -> None:
+        # Neither asyncio's server nor `sock_accept`: cancelled while they accept, they lose the connection unclosed.
+        with suppress(BlockingIOError):
+            connection, _ = listening.accept()
+            connection.setblocking(False)
+            task = asyncio.create_task(self._serve(connection))
+            self._links[task] = connection
+            task.add_done_callback(lambda ended: self._links.pop(ended).close())
 
     async def _serve(self, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)

@@ -23,6 +23,7 @@ from openmemory.index.port import (
     IndexStatus,
     IndexUnavailable,
     Point,
+    SparseVector,
     Vector,
     VectorIndex,
     Watermark,
@@ -32,9 +33,8 @@ from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.entries import IndexEntries
 from openmemory.index.sync.reconcile import Reconciler, SyncStatistics
-from openmemory.memories.index_source import IndexedMemories
 from openmemory.search.service import Search
-from openmemory.services import Services, open_services
+from openmemory.services import INDEXED_TABLES, Services, open_services
 from tests.clusters import furnish
 
 T = TypeVar("T")
@@ -82,6 +82,10 @@ class FaultyIndex:
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         self._answer()
         return await self.inner.search(vector, where, limit)
+
+    async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
+        self._answer()
+        return await self.inner.search_words(words, where, limit)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         self._answer()
@@ -132,11 +136,10 @@ class World:
         self._loop = loop
         self.services = services
         self.index = FaultyIndex(services.index)
-        sources = {ItemKind.MEMORY: IndexedMemories()}
         spaces = Spaces(Space(services.embedder, self.index, collection=services.spaces.serving.collection))
-        self.outbox_delivery = OutboxDelivery(services.database, spaces, sources)
+        self.outbox_delivery = OutboxDelivery(services.database, spaces, INDEXED_TABLES)
         monitor = IndexMonitor(services.database, Lease(), on_behind=lambda: None)
-        self.reconciler = Reconciler(services.database, spaces, self.outbox_delivery, sources[ItemKind.MEMORY], monitor)
+        self.reconciler = Reconciler(services.database, spaces, self.outbox_delivery, INDEXED_TABLES, monitor)
         self.search = Search(services.database, spaces, services.settings, services.rates)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from openmemory.index.collections import collection_name
 from openmemory.index.engine.index import EdgeIndex
 from openmemory.index.engine.rest_api import QdrantRestApi
-from openmemory.index.port import Connected, Payload, Point, Vector
+from openmemory.index.port import Connected, Payload, Point, SparseVector, Vector
 from openmemory.index.qdrant import QdrantIndex
 from openmemory.services import Services
 from tests.clusters import furnish
@@ -34,13 +34,20 @@ def unit(seed: int, dimension: int = DIMENSION) -> Vector:
     return vector / np.float32(np.linalg.norm(vector))
 
 
+def sparse_of(weights: dict[int, float]) -> SparseVector:
+    """A sparse vector of these numbers at these indices."""
+    return SparseVector(np.array([*weights], dtype=np.uint32), np.array([*weights.values()], dtype=np.float32))
+
+
 def build_point(seed: int, **changes: Any) -> Point:
-    """A point whose id and vector follow from its seed. `vector`: another one; `vectors`: several."""
+    """A point whose id and vector follow from its seed. `vector`: another one; `vectors`: several; `words`: weights by
+    the index of the word."""
     text = f"text {seed}"
     said: dict[str, Any] = {"text": text, "user_name": "alice", "created_at": MOMENT, "updated_at": MOMENT}
     said |= {name: changes.pop(name) for name in (*said, "categories") if name in changes}
     values: dict[str, Any] = {
         "id": uuid.UUID(int=seed + 1),
+        "words": sparse_of(changes.pop("words", {})),
         "vectors": np.atleast_2d(changes.pop("vector", unit(seed))),
         "user": uuid.UUID(int=1),
         "app": uuid.UUID(int=2),

@@ -10,6 +10,8 @@ from typing import Any
 
 import uvicorn
 
+from tests.listening import stop_accepting
+
 
 class _Server(uvicorn.Server):
     """One that leaves the signals to pytest."""
@@ -28,5 +30,6 @@ async def served(app: Any) -> AsyncIterator[str]:
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
+            await stop_accepting([listening])
             server.should_exit = True
             await running

@@ -19,7 +19,7 @@ ID = UUID(int=7)
 
 def test_the_name_carries_alias_model_and_dimension() -> None:
     name = collection_name("openmemory", "all-MiniLM-L6-v2-int8", 384)
-    assert name == "openmemory__all-minilm-l6-v2-int8__384"
+    assert name == "openmemory__all-minilm-l6-v2-int8__384__words"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_the_name_carries_alias_model_and_dimension() -> None:
 )
 def test_any_model_gives_a_name_that_is_a_folder_and_a_collection_everywhere(model: str) -> None:
     name = collection_name("a" * 64, model, 65_536)
-    assert re.fullmatch(r"a{64}__[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?__65536", name)
+    assert re.fullmatch(r"a{64}__[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?__65536__words", name)
     assert len(name) <= 150
 
 

@@ -194,6 +194,7 @@ async def test_an_older_storage_that_was_put_back_is_noticed_and_a_sync_is_asked
         assert await place.found("violins") == (MEMORIES, None)
 
 
+@pytest.mark.slow
 async def test_an_older_storage_that_is_put_back_while_nobody_searches_is_mended_by_itself(
     folder: Path, tmp_path: Path, eventually: Eventually
 ) -> None:

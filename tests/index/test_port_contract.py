@@ -13,9 +13,9 @@ import pytest
 
 from openmemory.access.rules import EVERYTHING, RuleObjects, Rules
 from openmemory.index.collections import watermark_vector
-from openmemory.index.port import NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
+from openmemory.index.port import NO_WORDS, NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
 from openmemory.index.sync.entries import IndexEntry
-from tests.index.conftest import DIMENSION, Store
+from tests.index.conftest import DIMENSION, Store, sparse_of
 
 ALICE, BOB = UUID(int=1), UUID(int=99)
 
@@ -106,6 +106,68 @@ async def test_filters_take_any_of_their_values_and_all_of_them_must_hold(
     assert await found(Filter(ALICE, namespaces=("n1",), kinds=("memory",), apps=(apps[1],))) == {4, 10}
     assert await found(Filter(ALICE, namespaces=("n1",), apps=(apps[0],))) == set()
     assert await found(Filter(BOB, namespaces=("n0",))) == set()
+
+
+async def test_points_are_found_by_words_whatever_their_vectors(index: VectorIndex, point: Build) -> None:
+    last = 2**32 - 1
+    await index.upsert([
+        point(1, words={5: 1.0, 9: 0.5}),
+        point(2, words={5: 0.25, last: 2.0}),
+        point(3),
+        point(4, words={5: 9.0}, user=BOB),
+        point(5, words={9: 3.0}, namespace="work"),
+    ])  # fmt: skip
+    query = sparse_of({last: 1.0, 5: 2.0, 77: 4.0})
+
+    said = await index.search_words(query, Filter(ALICE), 10)
+    assert [(hit.id, hit.score) for hit in said] == [(point(2).id, 2.5), (point(1).id, 2.0)]
+    assert await index.search_words(query, Filter(ALICE), 1) == said[:1]
+    nine = sparse_of({9: 1.0})
+    assert len(await index.search_words(nine, Filter(ALICE), 10)) == 2
+    [only] = await index.search_words(nine, Filter(ALICE, namespaces=("work",)), 10)
+    assert only.id == point(5).id
+    denied = Rules(denied=RuleObjects(namespaces=frozenset({"work"})))
+    for where in (
+        Filter(ALICE, rules=denied),
+        Filter(ALICE, excluded=(point(5).id,)),
+        Filter(ALICE, ids=(point(1).id,)),
+    ):
+        assert [hit.id for hit in await index.search_words(nine, where, 10)] == [point(1).id]
+    for where, limit in ((Filter(ALICE), 0), (Filter(ALICE, ids=()), 5), (Filter(UUID(int=5)), 5)):
+        assert await index.search_words(query, where, limit) == []
+    assert await index.search_words(NO_WORDS, Filter(ALICE), 5) == []
+
+
+async def test_words_are_replaced_removed_and_kept_with_their_point(store: Store, point: Build) -> None:
+    index = store.index()
+    await index.upsert([point(1, words={5: 1.0}), point(2, words={5: 2.0}), point(3, words={5: 3.0})])
+    await index.upsert([point(1, words={6: 1.0})])
+    await index.delete([point(3).id])
+    await index.close()
+
+    index = store.index()
+    for word, seed in ((5, 2), (6, 1)):
+        said = await index.search_words(sparse_of({word: 1.0}), Filter(ALICE), 9)
+        assert [hit.id for hit in said] == [point(seed).id]
+    await index.close()
+
+
+async def test_a_thousand_points_rank_by_the_product_of_their_words(index: VectorIndex, point: Build) -> None:
+    chance = np.random.default_rng(4)
+
+    def some(many: int) -> dict[int, float]:
+        words = chance.choice(300, many, replace=False).tolist()
+        return dict(zip(words, chance.random(many).tolist(), strict=True))
+
+    texts = [some(8) for _ in range(1000)]
+    await index.upsert([point(seed, words=words) for seed, words in enumerate(texts)])
+    for _ in range(20):
+        query = some(5)
+        scores = [sum(weight * words.get(word, 0.0) for word, weight in query.items()) for words in texts]
+        best = sorted((score for score in scores if score > 0), reverse=True)[:20]
+        hits = await index.search_words(sparse_of(query), Filter(ALICE), 20)
+        assert [hit.score for hit in hits] == pytest.approx(best, rel=1e-4)
+        assert [scores[hit.id.int - 1] for hit in hits] == pytest.approx(best, rel=1e-4)
 
 
 async def test_namespaces_are_compared_literally(index: VectorIndex, point: Build, direction: Direction) -> None:
@@ -337,7 +399,7 @@ async def test_the_status_names_the_collection_and_counts(index: VectorIndex, po
     status = await index.status()
     assert status.points == 3
     assert status.dimension == 16
-    assert status.collection.endswith("__model__16")
+    assert status.collection.endswith("__model__16__words")
     assert status.engine in ("qdrant", "qdrant-edge")
     assert status.version[0].isdigit()
 

@@ -17,6 +17,7 @@ from openmemory.index.conditions import LABELS, TENANT
 from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 from openmemory.index.qdrant import QdrantIndex
 from openmemory.index.sync.entries import IndexEntry
+from tests.listening import stop_accepting
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")
 
@@ -86,6 +87,7 @@ async def serving(answer: Answer, port: int = 0) -> AsyncIterator[tuple[str, lis
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", requests
     finally:
+        await stop_accepting(server.sockets)
         server.close()
         for task in open_now:
             task.cancel()
@@ -112,7 +114,7 @@ async def healthy(method: str, path: str) -> tuple[int, bytes]:
             "optimizer_status": "ok",
             "segments_count": 1,
             "config": {
-                "params": {"vectors": VECTORS},
+                "params": {"vectors": VECTORS, "sparse_vectors": {"words": {}}},
                 "hnsw_config": {"m": 0, "ef_construct": 100, "full_scan_threshold": 10_000},
                 "optimizer_config": {
                     "deleted_threshold": 0.2,
@@ -255,7 +257,7 @@ async def test_an_opened_index_asks_the_server_once_per_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vectors", "words"),
+    ("vectors", "message"),
     [
         (vectors_of(size=8), "8 dimensions"),
         (vectors_of(distance=models.Distance.EUCLID), "compared by Euclid"),
@@ -265,18 +267,28 @@ async def test_an_opened_index_asks_the_server_once_per_call() -> None:
     ],
 )
 async def test_a_collection_of_another_shape_is_neither_searched_nor_touched(
-    vectors: Any, words: str, point: Build, direction: Direction
+    vectors: Any, message: str, point: Build, direction: Direction
 ) -> None:
     client = local()
-    await client.create_collection(NAME, vectors_config=vectors)
+    words = {"words": models.SparseVectorParams()}
+    await client.create_collection(NAME, vectors_config=vectors, sparse_vectors_config=words)
     index = index_at("", client=client)
-    with pytest.raises(IndexUnavailable, match=words):
+    with pytest.raises(IndexUnavailable, match=message):
         await index.open()
-    with pytest.raises(IndexUnavailable, match=words):
+    with pytest.raises(IndexUnavailable, match=message):
         await index.search(direction(1), Filter(ALICE), 3)
-    with pytest.raises(IndexUnavailable, match=words):
+    with pytest.raises(IndexUnavailable, match=message):
         await index.upsert([point(1)])
     assert (await client.get_collection(NAME)).config.params.vectors == vectors
+    await index.close()
+
+
+async def test_a_collection_without_words_is_neither_searched_nor_touched(direction: Direction) -> None:
+    client = local()
+    await client.create_collection(NAME, vectors_config=vectors_of())
+    index = index_at("", client=client)
+    with pytest.raises(IndexUnavailable, match="other vectors"):
+        await index.search(direction(1), Filter(ALICE), 3)
     await index.close()
 
 

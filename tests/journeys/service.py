@@ -105,8 +105,10 @@ def short_parent() -> Iterator[Path]:
     """A new folder for data folders: short enough for unix sockets, reachable by any account."""
     parent = new_folder()
     parent.chmod(0o755)
-    yield parent
-    shutil.rmtree(parent)
+    try:
+        yield parent
+    finally:
+        shutil.rmtree(parent)
 
 
 @contextmanager
@@ -118,9 +120,11 @@ def starting(folder: Path, *always: str) -> Iterator[Callable[..., Service]]:
         started.append(Service("--data-dir", str(folder), "--port", "0", *always, *arguments, **environment))
         return started[-1]
 
-    yield start
-    for service in started:
-        service.close()
+    try:
+        yield start
+    finally:
+        for service in started:
+            service.close()
 
 
 def until(condition: Callable[[], bool], within: float) -> None:

@@ -107,6 +107,7 @@ exec "$@"
 """Runs a command in a view of the system in which only one folder, the first argument, can be written."""
 
 
+@pytest.mark.slow
 def test_it_serves_where_only_the_data_folder_can_be_written(serve: Serve, folder: Path) -> None:
     view = ["unshare", "--mount", "sh", "-c", _READ_ONLY, "sh", str(folder)]
     folder.mkdir()
@@ -136,6 +137,7 @@ def test_a_user_id_without_a_name_is_told_on_one_line_what_to_do(serve: Serve) -
         assert advice in line
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "darwin", reason="the commands name the data folder of Linux")
 def test_the_documented_commands_remove_all_that_was_installed(serve: Serve, home: Path, folder: Path) -> None:
     root, clone = Path(__file__).parents[2], folder.with_name("clone")

@@ -95,6 +95,7 @@ async def test_a_batch_is_refused_to_a_client_whose_revision_has_none(served: Se
         assert "2025-03-26" in answer["error"]["message"]
 
 
+@pytest.mark.slow
 async def test_every_request_of_a_batch_is_answered_when_the_service_is_gone(
     own: Callable[[], Service], new_user: str
 ) -> None:

@@ -70,6 +70,7 @@ async def text_of(client: Client, name: str, **arguments: Any) -> Any:
     return json.loads(content.text)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 async def test_many_sessions_lose_no_message_though_each_request_may_reach_another_worker(
     shared: Service, new_user: str
 ) -> None:
@@ -111,6 +112,7 @@ async def sessions(url: str, user: str, count: int) -> AsyncIterator[list[tuple[
         yield opened
 
 
+@pytest.mark.slow
 async def test_a_killed_worker_takes_only_its_own_sessions_with_it_and_is_replaced(
     shared: Service, new_user: str
 ) -> None:
@@ -147,6 +149,7 @@ async def test_a_killed_worker_takes_only_its_own_sessions_with_it_and_is_replac
                 assert (await fresh.get("/health/ready")).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to_group", [True, False], ids=["group", "process"])
 def test_a_signal_ends_every_process_though_event_streams_are_open(serve: Serve, folder: Path, to_group: bool) -> None:
     service = serve()

@@ -15,7 +15,7 @@ import pytest
 from openmemory.server.application import create_app
 from openmemory.server.web import Server, public
 from openmemory.services import Services
-from tests.listening import one_socket
+from tests.listening import one_socket, stop_accepting
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
@@ -37,6 +37,7 @@ async def serving(services: Services, listening: socket.socket | None = None) ->
                 await asyncio.sleep(0.01)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
+        await stop_accepting([listening])
         server.should_exit = True
         await asyncio.wait_for(running, 30)
 

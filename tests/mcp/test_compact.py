@@ -98,7 +98,9 @@ async def test_every_tool_takes_a_short_id(call: Call, remember: Remember, lines
     assert (await lines("update_memory", memory_id=id_[:6], text="I live in Graz"))[0] == f"UPDATE {id_[:6]}"
     for tool in ("delete_memories", "restore_memories"):
         assert (await lines(tool, memory_ids=[id_[:8]]))[0].endswith("1 memories")
-    assert (await lines("list_memories"))[0].endswith("I live in Graz")
+    listed, part = await lines("list_memories")
+    assert listed.endswith("I live in Graz")
+    assert part == "1 to 1 of 1 memory, newest first."
 
 
 async def test_a_short_id_that_is_unknown_or_malformed_is_said(failure: Failure, remember: Remember) -> None:
@@ -131,7 +133,8 @@ async def test_ids_are_as_long_as_they_must_be_to_tell_memories_apart(
     assert {line.split(" ")[0] for line in found[:2]} == {str(id_)[:10] for id_ in ids}
     result = await call("update_memory", memory_id=str(ids[0])[:8], text="x")
     assert result["isError"]
-    assert "is the beginning of 2 ids of memories. Give more characters of the id." in result["content"][0]["text"]
+    hint = f"Give more characters of the id, such as {str(ids[0])[:10]}, {str(ids[1])[:10]}."
+    assert f"is the beginning of 2 ids of memories. {hint}" in result["content"][0]["text"]
     done = await lines("update_memory", memory_id=str(ids[0])[:10], text="Changed")
     assert done[0].startswith("UPDATE")
 
@@ -248,8 +251,10 @@ async def test_everything_is_deleted_only_after_a_confirmation(ask: Ask, remembe
     await ask("tools/call", {"name": "add_memories", "arguments": {"text": f"Of {new_user}"}})
     asked = await delete()
     assert asked["isError"]
-    assert re.search(r"nothing was deleted\. This would delete \d+ memories.*confirm=true", asked["content"][0]["text"])
+    assert re.search(
+        r"nothing was deleted\. This would delete \d+ memor(y|ies).*confirm=true", asked["content"][0]["text"]
+    )
     done = await delete(confirm=True)
-    assert re.search(r"Note: \d+ memories were deleted\.", done["content"][0]["text"])
+    assert re.search(r"Note: Deleted \d+ memor(y|ies)\.", done["content"][0]["text"])
     again = await delete()
     assert "This would delete 0 memories" in again["content"][0]["text"]

@@ -206,6 +206,7 @@ async def test_a_session_that_ended_is_gone_for_every_process(
     await eventually(gone)
 
 
+@pytest.mark.slow
 async def test_sessions_of_a_killed_process_are_not_found_and_removed_in_a_while(
     pair: Pair,
     stores: Stores,
@@ -232,6 +233,7 @@ async def test_sessions_of_a_killed_process_are_not_found_and_removed_in_a_while
             assert not await waiting(pair)
 
 
+@pytest.mark.slow
 async def test_a_dead_process_is_cleaned_up_after_though_nobody_asks_for_its_sessions(
     pair: Pair,
     stores: Stores,
@@ -355,6 +357,7 @@ async def test_messages_amid_cut_connections_arrive_once_if_accepted_and_never_i
     assert arrived.keys() - accepted - {999} <= {n for n, answer in said.items() if answer == "relay_uncertain"}
 
 
+@pytest.mark.slow
 async def test_a_delivered_message_is_accepted_though_the_process_that_has_it_is_short_of_connections(
     pair: Pair, new_user: str
 ) -> None:
@@ -372,12 +375,13 @@ async def test_a_delivered_message_is_accepted_though_the_process_that_has_it_is
 
     async with pair.stream(new_user) as stream:
         await shake_hands_elsewhere(pair, stream)
-        load = [asyncio.create_task(busy()) for _ in range(3 * 2 * Settings().database.pool_size)]
+        load = [asyncio.create_task(busy()) for _ in range(6 * Settings().database.pool_size)]
         answers = await asyncio.gather(*(pair.post(stream, tool("list_memories")) for _ in range(4)))
         assert {answer.status_code for answer in answers} == {202}, [answer.text for answer in answers]
         await asyncio.gather(*load)
 
 
+@pytest.mark.slow
 async def test_a_session_that_was_taken_for_dead_is_entered_again(
     pair: Pair, new_user: str, eventually: Eventually
 ) -> None:
@@ -419,6 +423,7 @@ async def test_one_process_on_the_built_in_postgresql_relays_nothing(
         assert await tx.scalar(text(relaying)) == 0
 
 
+@pytest.mark.slow
 async def test_a_client_that_sends_without_reading_is_stopped_whichever_process_it_reaches(
     pair: Pair, new_user: str
 ) -> None:

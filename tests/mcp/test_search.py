@@ -111,7 +111,7 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(
     assert json.loads(full["content"][0]["text"])["explanation"] == answer["explanation"]
     [result] = answer["results"]
     why = result["explanation"]
-    terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "thread", "time", "recency")]
+    terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "time", "recency")]
     assert sum(terms) - why["penalty"] == pytest.approx(result["parts"]["ranking"], abs=1e-9)
     assert answer["explanation"]["embedded"] == "tea"
     assert "recency" not in result["parts"]

@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import httpx
@@ -19,6 +18,7 @@ from openmemory.config.settings import Settings
 from openmemory.rest.guard import Guard
 from openmemory.server.application import create_app
 from openmemory.services import Services
+from tests.addresses import unused_address
 
 MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
@@ -68,9 +68,6 @@ def remember(client: httpx.AsyncClient) -> Callable[..., Any]:
     return add
 
 
-_addresses = count(1)
-
-
 async def answers(scope: Any, receive: Any, send: Any) -> None:
     """An application that reads the body and tells what it was asked."""
     length, more = 0, True
@@ -99,8 +96,7 @@ def guarded(guard: Callable[..., Guard]) -> Callable[..., httpx.AsyncClient]:
     """Makes a client of a guarded application."""
 
     def make(app: ASGIApp = answers, base_url: str = "http://localhost:8765", **settings: Any) -> httpx.AsyncClient:
-        # An address of its own: wrong keys from one address are counted.
-        client = (f"198.51.100.{next(_addresses) % 250}", 1)
+        client = (unused_address(), 1)
         return httpx.AsyncClient(
             transport=httpx.ASGITransport(guard(app, **settings), client=client), base_url=base_url
         )

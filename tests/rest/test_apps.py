@@ -21,7 +21,7 @@ async def test_apps_are_listed_with_what_they_wrote_and_read(client, new_user, r
     assert numbers["claude"] == (1, 0)
     assert numbers["cursor"] == (0, 1)
     page = (await client.get(APPS, params={"user_id": new_user, "activity": True})).json()
-    found = {app["name"]: [app[key] for key in ("recently_created", "recent_accesses")] for app in page["apps"]}
+    found = {app["name"]: [app[key] for key in ("recently_created", "recently_accessed")] for app in page["apps"]}
     assert (found["claude"], found["cursor"]) == ([1, 0], [0, 1])
     assert {app["name"]: "last_accessed" in app for app in page["apps"] if app["name"] != "openmemory"} == {
         "claude": False,

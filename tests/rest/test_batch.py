@@ -102,7 +102,7 @@ async def test_another_word_for_what_to_do_on_an_error_is_refused(client, new_us
     assert (answer.status_code, answer.json()["detail"]) == (422, "on_error: input should be 'skip' or 'fail'")
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(["good", "secret", "blank", "none"]), min_size=1, max_size=12))
 async def test_what_is_stored_and_what_is_refused_are_together_what_was_sent_in_order(client, sent):
     user = f"batch-{uuid4()}"

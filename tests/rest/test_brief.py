@@ -11,7 +11,7 @@ async def test_an_app_gets_a_brief_of_its_project(client, new_user, remember):
     found = answer.json()
     assert (answer.status_code, list(found)) == (200, ["text", "shown", "total", "tokens", "budget"])
     assert found["text"].endswith("We ship in May")
-    assert found["text"].startswith(f"OpenMemory: 1 of 1 memories, {found['tokens']} of 600 tokens")
+    assert found["text"].startswith(f"OpenMemory: 1 of 1 memory, {found['tokens']} of 600 tokens")
 
 
 @pytest.mark.parametrize(

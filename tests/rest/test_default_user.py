@@ -22,6 +22,7 @@ UNTRIED = {
 
 M, A, G, P = "/api/v1/memories", "/api/v1/apps/{app}", "/api/v1/grants", "/api/v1/archive-policies"
 C = "/api/v1/categories"
+T = "/api/v1/threads/{thread_id}"
 IDS = {"memory_ids": ["{memory}"]}
 REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"GET {M}/search": (f"{M}/search?query=coffee", None),
@@ -42,6 +43,17 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"POST {M}/actions/pause": (f"{M}/actions/pause", IDS),
     f"POST {M}/actions/restore": (f"{M}/actions/restore", IDS),
     f"POST {M}/actions/erase": (f"{M}/actions/erase", IDS),
+    "GET /api/v1/threads": ("/api/v1/threads", None),
+    f"POST {T}/messages": ("/api/v1/threads/{thread}/messages", {"messages": [{"content": "{fresh}"}]}),
+    f"GET {T}/messages": ("/api/v1/threads/{thread}/messages", None),
+    f"POST {T}/close": ("/api/v1/threads/{thread}/close", {}),
+    f"DELETE {T}": ("/api/v1/threads/{thread}", None),
+    f"POST {T}/restore": ("/api/v1/threads/{deleted_thread}/restore", {}),
+    f"POST {T}/erase": ("/api/v1/threads/{thread}/erase", {}),
+    "GET /api/v1/files": ("/api/v1/files", None),
+    "POST /api/v1/files/plan": ("/api/v1/files/plan", {"files": [{"path": "a.md", "hash": "h"}]}),
+    "POST /api/v1/files/batch": ("/api/v1/files/batch", {"files": [{"path": "{fresh}.md", "text": "tea"}]}),
+    "POST /api/v1/files/finish": ("/api/v1/files/finish", {"gone": ["a.md"]}),
     "GET /api/v1/captures": ("/api/v1/captures", None),
     "GET /api/v1/captures/usage": ("/api/v1/captures/usage", None),
     f"POST {G}": (G, {"effect": "deny", "object_type": "namespace", "object": "{fresh}"}),
@@ -99,7 +111,7 @@ async def test_no_operation_needs_a_user_and_each_is_tried_here(client):
 
 
 async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
-    """The objects of the requests: a memory, its app, a rule, a policy and a category, made without naming a user."""
+    """The objects of the requests: a memory, its app, a rule, a policy, a category, two threads. No user is named."""
     fresh = uuid4().hex
     memory = await client.post(M, json={"text": f"coffee {fresh}", "infer": False}, headers=headers)
     grant = {"effect": "deny", "object_type": "namespace", "object": f"ns-{fresh}"}
@@ -110,10 +122,15 @@ async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
         await client.post(P, json=policy, headers=headers),
         await client.put(f"{C}/cat-{fresh}", json={"description": "a test's"}, headers=headers),
     ]
+    for thread in (f"thread-{fresh}", f"deleted-{fresh}"):
+        said = {"messages": [{"content": f"tea {fresh}"}]}
+        made.append(await client.post(f"/api/v1/threads/{thread}/messages", json=said, headers=headers))
+    made.append(await client.delete(f"/api/v1/threads/deleted-{fresh}", headers=headers))
     assert all(one.is_success for one in made), [one.text for one in made]
     return {
         "memory": memory.json()["id"], "app": memory.json()["app_id"], "grant": made[1].json()["id"],
         "policy": made[2].json()["id"], "category": f"cat-{fresh}", "fresh": uuid4().hex,
+        "thread": f"thread-{fresh}", "deleted_thread": f"deleted-{fresh}",
     }  # fmt: skip
 
 

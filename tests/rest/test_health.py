@@ -17,15 +17,13 @@ from openmemory.health.service import Health
 from openmemory.identity.principal import LOCAL
 from openmemory.identity.request import RequestContext, bind
 from openmemory.index.lazy import LazyIndex
-from openmemory.index.models import ItemKind
 from openmemory.index.port import IndexUnavailable, VectorIndex
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
 from openmemory.index.sync.service import IndexSync
-from openmemory.memories.index_source import IndexedMemories
 from openmemory.rest.api import include_rest
-from openmemory.services import Services
+from openmemory.services import INDEXED_TABLES, Services
 
 
 @asynccontextmanager
@@ -145,8 +143,8 @@ async def test_without_postgres_a_request_says_so(services, refused):
 
 async def test_without_the_index_it_is_degraded_and_cannot_sync(services, lost_index):
     spaces = Spaces(Space(services.embedder, lost_index))
-    outbox_delivery = OutboxDelivery(services.database, spaces, {ItemKind.MEMORY: IndexedMemories()})
-    reconciler = Reconciler(services.database, spaces, outbox_delivery, IndexedMemories(), services.monitor)
+    outbox_delivery = OutboxDelivery(services.database, spaces, INDEXED_TABLES)
+    reconciler = Reconciler(services.database, spaces, outbox_delivery, INDEXED_TABLES, services.monitor)
     health = Health(services.database, spaces, reconciler, "1")
     async with client_of(services, health=health, index_sync=IndexSync(services.database, reconciler)) as client:
         ready = await client.get("/health/ready")

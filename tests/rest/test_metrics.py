@@ -77,6 +77,8 @@ async def test_searches_and_writes_are_counted_by_what_became_of_them(client, ne
     await client.put(f"/api/v1/memories/{row['id']}", json={"user_id": new_user, "memory_content": "I keep a goat."})
     await client.post("/api/v1/memories/search", json={"user_id": new_user, "query": "goats"})
     await client.request("DELETE", "/api/v1/memories", json={"user_id": new_user, "memory_ids": [row["id"]]})
+    said = {"user_id": new_user, "messages": [{"content": "I keep goats."}, {"content": "How many?"}]}
+    await client.post("/api/v1/threads/chat/messages", json=said)
     after = await scraped(client)
 
     def grown(name: str, **labels: str) -> float:
@@ -84,6 +86,7 @@ async def test_searches_and_writes_are_counted_by_what_became_of_them(client, ne
 
     for operation in ("add", "duplicate", "update", "deleted"):
         assert grown("openmemory_memories_written_total", operation=operation) == 1, operation
+    assert grown("openmemory_messages_written_total", operation="add") == 2
     assert grown("openmemory_searches_total", search_method="hybrid", degradation="none") == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from openmemory.search.bm25 import SLOTS
+from openmemory.search.query_analysis import MAX_LEXEMES
 from openmemory.search.service import LONG_QUERY_NOTE, MANY_TIMES_NOTE
 
 SEARCH = "/api/v1/memories/search"
@@ -140,12 +140,12 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(client, servic
     (result,) = full["results"]
     why = result["explanation"]
     assert why["words"].keys() == {"adds", "weight", "value", "scale", "rank", "score"}
-    terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "thread", "time", "recency")]
+    terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "time", "recency")]
     assert sum(terms) - why["penalty"] == pytest.approx(result["parts"]["ranking"], abs=1e-9)
     del full["explanation"], result["explanation"]
     assert full == plain
     assert list(plain["results"][0]["parts"]) == [
-        "ranking", "dense", "lexical", "beside", "thread", "time", "cosine", "bm25", "penalty"
+        "ranking", "dense", "lexical", "beside", "time", "cosine", "bm25", "penalty"
     ]  # fmt: skip
     refused = await client.post(SEARCH, json=body | {"explain": "perhaps"})
     assert refused.json()["detail"].startswith("explain: input should be a valid boolean")
@@ -153,7 +153,7 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(client, servic
 
 async def test_what_a_long_query_leaves_out_is_told(client, new_user, remember):
     await remember(new_user, "coffee in May")
-    words = " ".join(f"coffee{number}" for number in range(SLOTS[-1]))
+    words = " ".join(f"coffee{number}" for number in range(MAX_LEXEMES))
 
     async def note(query: str) -> str | None:
         answer = await client.post(SEARCH, json={"user_id": new_user, "query": query})
@@ -202,7 +202,7 @@ async def test_a_search_ends_when_its_client_leaves(client, services, rest_app, 
         return not await waiting()
 
     async with services.database.transaction() as tx:
-        await tx.execute(text("LOCK TABLE memories IN ACCESS EXCLUSIVE MODE"))
+        await tx.execute(text("LOCK TABLE lexical_statistics IN ACCESS EXCLUSIVE MODE"))
         answering = asyncio.create_task(rest_app(scope, receive, send))
         await eventually(waiting)
         gone.set()

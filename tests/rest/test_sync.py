@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, select
 
+from openmemory.health.service import Health
 from openmemory.index.sync.reconcile import LOCK
 
 STATISTICS = ["total_memories", "memories_synced", "deleted", "embedded", "unchanged", "errors", "seconds"]
@@ -53,3 +54,17 @@ async def test_the_doctor_looks_at_everything(client):
     assert (diagnosis["status"] == "ok") is (diagnosis["problems"] == [])
     assert {"postgres", "index", "embedder"} <= set(diagnosis["checks"])
     assert {"memories", "users", "index_points"} <= set(diagnosis["counts"])
+    assert diagnosis["sizes"]["database"] > 1_000_000  # an empty database has some megabytes
+
+
+async def test_the_doctor_adds_up_the_files_of_the_built_in_index(services, tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "a").write_bytes(b"x" * 100_000)
+    (tmp_path / "inner" / "b").write_bytes(b"x" * 200_000)
+    with (tmp_path / "reserved").open("wb") as file:
+        file.truncate(50_000_000)
+    for folder, sizes in ((tmp_path, {"index": 300_000}), (tmp_path / "none", {"index": 0}), (None, {})):
+        health = Health(services.database, services.spaces, services.reconciler, "1", index_folder=folder)
+        found = (await health.diagnose()).sizes
+        assert found.pop("database") > 1_000_000
+        assert found == pytest.approx(sizes, rel=0.1)  # whole blocks

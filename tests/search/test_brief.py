@@ -126,7 +126,7 @@ async def test_a_prompt_gets_the_memories_that_fit_it(services: Services, app_ca
     await stored(services, app_caller, "Ada drinks green tea at four", "The printer is on the second floor")
     fitting = BriefQuery(budget=200, prompt="which tea does Ada drink?")
     brief = await services.briefs.brief(app_caller, fitting)
-    assert "memories that fit the prompt" in brief.text
+    assert "1 of 2 memories that fit the prompt" in brief.text
     assert [line[20:] for line in brief.text.splitlines()[2:]] == ["Ada drinks green tea at four"]
     for other in ("what do you know about me?", "zebra crossing regulations"):
         assert (await services.briefs.brief(app_caller, replace(fitting, prompt=other))).text == ""

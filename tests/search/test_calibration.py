@@ -50,6 +50,14 @@ def test_cosines_of_other_models_do_not_count():
     assert calibration([hit(1.0, None, 0.4)], PACKAGED).weights is WORDS_ALONE
 
 
+def test_cosines_of_other_memories_do_not_speak_for_a_first_hit_without_a_vector():
+    new, far = hit(1.0, None, 0.5), hit(0.5, 0.1)
+    assert new.without_vector
+    found = calibration([new, far], PACKAGED)
+    assert (found.weights, found.cosine) == (WORDS_ALONE, None)
+    assert calibration([hit(1.0, 0.1, 0.5), hit(0.5, None, 0.5)], PACKAGED).weights is WITH_COSINES[PACKAGED]
+
+
 def test_only_the_first_hits_are_evidence():
     hits = [hit(1 - n / 100, 0.3) for n in range(EVIDENCE_HITS)]
     assert calibration([*hits, hit(0.1, 0.9, 0.9)], PACKAGED) == calibration(hits, PACKAGED)

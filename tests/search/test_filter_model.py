@@ -211,7 +211,7 @@ join categories c on c.name = filed.under
 """)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(rows=st.lists(memories(), min_size=1, max_size=8), condition=FILTERS)
 async def test_a_filter_in_sql_says_what_the_model_says(
     services: Services, rows: list[dict[str, Any]], condition: dict[str, Any]
@@ -241,7 +241,7 @@ async def test_a_filter_in_sql_says_what_the_model_says(
     assert found == {UUID(int=number) for number, row in enumerate(rows) if holds(condition, row)}
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(value=st.from_regex(ISO, fullmatch=True))
 async def test_postgresql_reads_every_time_as_python_does(services: Services, value: str):
     async with services.database.statement() as tx:

@@ -15,7 +15,7 @@ from sqlalchemy import literal_column, select, text
 from openmemory.access.grants import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL
-from openmemory.index.port import Filter, Hit, Point, Vector, VectorIndex
+from openmemory.index.port import Filter, Hit, Point, SparseVector, Vector, VectorIndex
 from openmemory.index.space import Space, Spaces
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
@@ -301,6 +301,9 @@ class Watched:
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         self._looks.append(where)
         return await self._index.search(vector, where, limit)
+
+    async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
+        return await self._index.search_words(words, where, limit)
 
 
 @pytest.fixture

@@ -99,13 +99,13 @@ async def test_one_that_the_caller_may_not_read_displaces_nothing(services: Serv
     assert len(answer.results) == 5
 
 
-async def test_without_labelled_memories_a_search_is_four_statements(services: Services, owner: Caller):
+async def test_without_labelled_memories_a_search_is_three_statements(services: Services, owner: Caller):
     await delivered(services, owner, *(f"tea note {n}" for n in range(60)))
     counted = Counted(services)
     search = Search(counted, services.spaces, services.settings, services.rates)  # type: ignore[arg-type]
     await search.search(owner, SearchQuery("tea note"))
-    # Which words are common, what holds the words, what stands beside it in its thread with tokens, and reading back.
-    assert counted.statements == 4
+    # The analysis of the query, what stands beside the hits, and reading back.
+    assert counted.statements == 3
     await delivered(services, owner, f"{ORDER}. tea note tea note")
     answer = await services.search.search(owner, SearchQuery("tea note"))
     assert not any(result.labels for result in answer.results)

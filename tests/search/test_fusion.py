@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import statistics
 from uuid import UUID
 
 import pytest
@@ -9,14 +8,11 @@ from hypothesis import strategies as st
 
 from openmemory.index.port import Hit
 from openmemory.search.fusion import (
-    BOUNDS,
     DENSE_WEIGHT,
     HALF_WEIGHT_SIZE,
-    TILT,
     dense_share,
     fuse,
     relevant,
-    stands_out,
 )
 from openmemory.search.lexical import LexicalHit
 
@@ -66,35 +62,22 @@ def test_the_dense_arm_decides_between_memories_that_say_the_same_words():
     assert ids(fuse(dense(B=0.6, A=0.2, C=0.1), lexical(A=3.0, B=3.0)))[:2] == [B, A]
 
 
-def test_the_arm_whose_best_hit_stands_out_decides():
-    one_out, all_alike = [9.0, *[1.0] * 30], [0.9 - n / 1_000 for n in range(30)]
-    some = [UUID(int=100 + n) for n in range(31)]
-    words = [LexicalHit(id_, score) for id_, score in zip([A, *some], one_out, strict=False)]
-    vectors = [Hit(id_, score) for id_, score in zip([B, *some[::-1]], all_alike, strict=False)]
-    assert ids(fuse(vectors, words))[0] == A
-    words = [LexicalHit(id_, 9 - n / 100) for n, id_ in enumerate([A, *some])]
-    vectors = [Hit(id_, score / 10) for id_, score in zip([B, *some[::-1]], one_out, strict=False)]
-    assert ids(fuse(vectors, words))[0] == B
+def test_the_words_of_a_memory_without_a_vector_stand_for_its_meaning():
+    results = {r.id: r for r in fuse(dense(A=0.2, B=0.1), lexical(D=4.0, A=1.0), weight=0.6, complete=True)}
+    assert (results[D].score, results[D].lexical, results[D].dense) == pytest.approx((1.0, 0.4, 0.6))
+    assert results[A].score == pytest.approx(0.4 / 4 + 0.6)
+    assert {id_ for id_, result in results.items() if result.without_vector} == {D}
+    cut = {r.id: r for r in fuse(dense(A=0.2, B=0.1), lexical(D=4.0, A=1.0), weight=0.6)}
+    assert cut[D].score == pytest.approx(0.4), "it may be beyond the end of the list"
+    assert not cut[D].without_vector
+    assert [r.score for r in fuse([], lexical(D=4.0, A=1.0), complete=True)] == [1.0, 0.25]
 
 
-def test_how_much_a_hit_stands_out_is_in_standard_deviations():
-    assert stands_out([3.0, 1.0, 1.0, 1.0]) == pytest.approx(1.5 / statistics.pstdev([3.0, 1.0, 1.0, 1.0]))
-    assert stands_out([2.0, 2.0]) == stands_out([2.0]) == stands_out([]) == 0
-
-
-def test_the_share_of_the_dense_arm_follows_who_stands_out_more_within_bounds():
-    even = [5.0, 4.0, 3.0]
+def test_the_share_of_the_dense_arm_grows_with_its_list():
     words, vectors = lexical(A=5.0, B=4.0, C=3.0), dense(A=0.5, B=0.4, C=0.3)
-    of_three = 3 / (3 + HALF_WEIGHT_SIZE)
-    assert dense_share(vectors, words).weight == pytest.approx(DENSE_WEIGHT * of_three)
-    assert stands_out(even) == pytest.approx(stands_out([0.5, 0.4, 0.3]))
-    spike = [LexicalHit(UUID(int=n), 100.0 if n == 0 else 1.0) for n in range(50)]
-    assert dense_share(vectors, spike).weight == pytest.approx(BOUNDS[0] * of_three)
-    assert (dense_share([], words).weight, dense_share(vectors, []).weight) == (0, 1)
-    parts = [hit._replace(partial=True) for hit in spike]
-    assert dense_share(vectors, parts).weight == pytest.approx(
-        of_three * (DENSE_WEIGHT + TILT * stands_out([0.5, 0.4, 0.3]))
-    )
+    assert dense_share(vectors[:HALF_WEIGHT_SIZE], words) == pytest.approx(DENSE_WEIGHT / 2)
+    assert dense_share(vectors, words) == pytest.approx(DENSE_WEIGHT * 3 / (3 + HALF_WEIGHT_SIZE))
+    assert (dense_share([], words), dense_share(vectors, [])) == (0, 1)
 
 
 def test_the_only_vector_does_not_outvote_the_words():

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
@@ -21,6 +21,7 @@ from openmemory.embeddings.port import CODE
 from openmemory.embeddings.tokens import cosines, rounded
 from openmemory.identity.caller import Caller
 from openmemory.index import tokens
+from openmemory.index.models import ItemKind
 from openmemory.index.space import Space, Spaces
 from openmemory.index.tokens import StoredTokens
 from openmemory.memories.schemas import MemoryUpdate
@@ -28,6 +29,7 @@ from openmemory.search import late_interaction
 from openmemory.search.fusion import Fused
 from openmemory.search.late_interaction import (
     BLOCK,
+    CONTEXT,
     EQUAL,
     FULL_WEIGHT_RANGE,
     HALF_WEIGHT_TOKENS,
@@ -35,6 +37,7 @@ from openmemory.search.late_interaction import (
     MAX_WEIGHT,
     blended,
     compared,
+    in_context,
     maxsims,
 )
 from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
@@ -42,6 +45,7 @@ from openmemory.search.service import Search
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.search.test_explanation import delivered, sound
+from tests.search.test_threads import talk
 
 IDS = [UUID(int=number) for number in range(1, MAX_HITS + 11)]
 
@@ -62,7 +66,7 @@ def test_the_more_of_a_question_is_numbers_the_less_it_weighs() -> None:
     kept = StoredTokens([hit.id for hit in ranked], [2, 2, 2, 2], drawn(chance, 8))
     weights = []
     for numbers in range(5):
-        found, told = compared(ranked, np.concatenate([asked[numbers:], 0 * asked[:numbers]]), kept)
+        found, told = compared(ranked, np.concatenate([asked[numbers:], 0 * asked[:numbers]]), kept, {})
         weights.append(max((one.weight for one in told.values()), default=0.0))
         assert told or found == ranked
     assert weights == sorted(weights, reverse=True)
@@ -90,7 +94,6 @@ def written_out(question: np.ndarray, parts: list[np.ndarray]) -> list[float]:
     return found
 
 
-@settings(deadline=None)  # the first product of matrices may wait for another process
 @given(
     counts=st.lists(
         st.sampled_from([1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1, 200]), min_size=1, max_size=8
@@ -129,7 +132,6 @@ def test_a_token_that_all_have_says_little_and_one_that_few_have_much() -> None:
     assert max(said[at] for at in (0, 1, 3)) < 0.1
 
 
-@settings(deadline=None)  # the first product of matrices may wait for another process
 @given(
     pairs=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=MAX_HITS),
     count=st.integers(1, 256),
@@ -152,7 +154,6 @@ def test_a_blend_is_the_formula_of_the_docstring_and_keeps_the_ends(pairs: list,
     assert places == pytest.approx([(one - low) / (high - low) for one in said], abs=1e-6)
 
 
-@settings(deadline=None)  # the first product of matrices may wait for another process
 @given(
     scores=st.lists(st.floats(0.001, 1), min_size=1, max_size=MAX_HITS + 10),
     counts=st.lists(st.integers(0, 4), min_size=MAX_HITS + 10, max_size=MAX_HITS + 10),
@@ -164,7 +165,7 @@ def test_only_what_was_read_moves_and_only_among_itself(scores, counts, asked, s
     ranked = ranking(scores)
     held = [(hit.id, count) for hit, count in zip(ranked, counts, strict=False) if count]
     kept = StoredTokens([id_ for id_, _ in held], [n for _, n in held], drawn(chance, sum(n for _, n in held)))
-    found, told = compared(ranked, spoken(chance, asked), kept)
+    found, told = compared(ranked, spoken(chance, asked), kept, {})
     before = {hit.id: hit for hit in ranked}
     assert sorted(hit.id for hit in found) == sorted(before)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
@@ -182,6 +183,21 @@ def test_only_what_was_read_moves_and_only_among_itself(scores, counts, asked, s
             (hit.score for hit in ranked[MAX_HITS:]), default=0.0
         )
         assert sorted(one.rank for one in told.values()) == list(range(1, len(told) + 1))
+
+
+def test_a_short_text_follows_the_end_of_those_before_it() -> None:
+    chance = np.random.default_rng(3)
+    counts = [5, 12, 2 * BLOCK - 1, 2 * BLOCK, 3]
+    kept = StoredTokens(IDS[:5], counts, drawn(chance, sum(counts)))
+    one, two, short, long, last = kept.by_id().values()
+    before = {IDS[0]: [UUID(int=99)], IDS[2]: IDS[:2], IDS[3]: IDS[:2], IDS[4]: [IDS[3], UUID(int=99)]}
+    found = in_context(kept, [IDS[3], IDS[2], UUID(int=99), IDS[4], IDS[0]], before)
+    assert found.ids == [IDS[3], IDS[2], IDS[4], IDS[0]]
+    for part, expected in zip(found.by_id().values(), (
+        [long], [one[12 - CONTEXT :], two, short], [long[-CONTEXT:], last], [one]
+    ), strict=True):  # fmt: skip
+        assert np.array_equal(part, np.concatenate(expected))
+    assert in_context(kept, [], before).counts == []
 
 
 @pytest.fixture
@@ -252,7 +268,7 @@ async def test_tokens_of_an_older_text_are_not_compared(services: Services, owne
     try:
         await services.memories.update(owner, ids[1], MemoryUpdate(text="The ferry to the island is blue"))
         async with services.database.statement() as tx:
-            kept = await tokens.of_memories(tx, owner.user_id, services.embedder.model, ids)
+            kept = await tokens.of_items(tx, ItemKind.MEMORY, owner.user_id, services.embedder.model, ids)
         assert sorted(kept.ids) == sorted({*ids} - {ids[1]})
         answer = await services.search.search(owner, SearchQuery("blue island ferry", explain=True))
         candidates = {result.id: result.explanation.late for result in sound(answer)}
@@ -280,15 +296,15 @@ async def test_nobodys_tokens_are_read_but_ones_own(services: Services, new_user
     stranger = await services.directory.caller(f"{new_user}-other", None, owner=True)
     ids = await delivered(services, owner, *FERRIES)
     async with services.database.statement() as tx:
-        theirs = await tokens.of_memories(tx, stranger.user_id, services.embedder.model, ids)
-        mine = await tokens.of_memories(tx, owner.user_id, services.embedder.model, ids)
+        theirs = await tokens.of_items(tx, ItemKind.MEMORY, stranger.user_id, services.embedder.model, ids)
+        mine = await tokens.of_items(tx, ItemKind.MEMORY, owner.user_id, services.embedder.model, ids)
     assert theirs.ids == []
     assert mine.ids == ids
     assert mine.counts == [len(services_of) for services_of in np.split(mine.tokens, np.cumsum(mine.counts)[:-1])]
 
 
 async def test_what_only_its_thread_brings_among_the_best_is_compared_too(services: Services, owner: Caller):
-    await delivered(services, owner, *FERRIES, thread_id="ferries")
+    await talk(services, owner, *FERRIES)
     answer = await services.search.search(owner, SearchQuery("Tove", explain=True))
     results = sound(answer)
     assert any(result.explanation.words.rank is None and result.parts.cosine is None for result in results)

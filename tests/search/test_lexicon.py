@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from uuid import UUID
@@ -15,9 +16,13 @@ from openmemory.errors import SetupError
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import lexicon
-from openmemory.search.bm25 import LexicalFilter
+from openmemory.search.candidates import Lookups, lexical_candidates
+from openmemory.search.context import search_context
 from openmemory.search.lexical import search
+from openmemory.search.lexical_filter import LexicalFilter
+from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services, open_services
+from openmemory.sources.schemas import NewMessage, NewMessages
 from tests.clusters import furnish
 
 _NUMBERS = count()
@@ -67,13 +72,54 @@ async def test_another_language_finds_all_while_words_are_made_anew(own: Service
     assert done is not None
     assert await found(own, caller, "Katzen") == set(others)
     # As after a restart: it goes on where it was.
-    pages = await lexicon.LexicalBackfill(own.database).run()
-    assert pages == 3
+    pages = await lexicon.LexicalBackfill(own.database, own.outbox_delivery.wake).run()
+    assert pages == 4
     assert await state(own) == ("german", [], None)
     assert await found(own, caller, "Haus") == {house, fresh}
     assert await found(own, caller, "runs") == set()
     assert await found(own, caller, "Katzen") == set(others)
     assert await own.lexical_backfill.run() == 0
+
+
+async def test_the_index_follows_into_another_language(own: Services):
+    caller = await own.directory.caller("ada", None, owner=True)
+    ids = await add(own, caller, "Die Häuser stehen leer", "Der Hund schläft")
+    await own.outbox_delivery.drain()
+
+    async def said(query: str) -> tuple[list[UUID], bool]:
+        """What is found by words, and whether the index alone answers."""
+        context = search_context(own.search._resources, caller, SearchQuery(query))
+        with closing(Lookups(context)) as lookups:
+            hits = await lexical_candidates(context, lookups, 10)
+            _, analysis = await lookups.scope
+        return [hit.id for hit in hits if not hit.partial], analysis.waiting == ()
+
+    assert await said("Haus") == ([], True)
+    await lexicon.choose(own.database, "german")
+    await own.lexical_backfill.run()
+    assert await said("Haus") == ([ids[0]], False)
+    await own.outbox_delivery.drain()
+    assert await said("Haus") == ([ids[0]], True)
+    assert await said("Hunde") == ([ids[1]], True)
+
+
+async def test_messages_follow_into_another_language(own: Services):
+    caller = await own.directory.caller("ada", None, owner=True)
+    turns = [NewMessage("Die Häuser stehen leer", "Ada"), NewMessage("Der Hund schläft")]
+    await own.conversations.add(caller, NewMessages("t", [*turns]))
+
+    async def said(query: str) -> list[str]:
+        found = await own.search.passages(caller, SearchQuery(query))
+        return [result.content for result in found.results if result.parts.bm25]
+
+    assert await said("Haus") == []
+    await lexicon.choose(own.database, "german")
+    await own.lexical_backfill.run()
+    assert await state(own) == ("german", [], None)
+    assert await said("Haus") == ["Die Häuser stehen leer"]
+    await own.outbox_delivery.drain()
+    assert await said("Hunde") == ["Der Hund schläft"]
+    assert await said("Ada") == ["Die Häuser stehen leer"]
 
 
 async def test_a_text_that_changes_meanwhile_keeps_its_own_words(own: Services):

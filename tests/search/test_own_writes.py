@@ -12,8 +12,11 @@ from sqlalchemy import text
 from openmemory.identity.caller import Caller
 from openmemory.index.port import IndexUnavailable
 from openmemory.index.sync.delivery import BATCH
-from openmemory.memories.schemas import MemoryCreate
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.resilience.circuit_breaker import CircuitOpen
+from openmemory.search.lexical_filter import LexicalFilter
+from openmemory.search.own_writes import MAX_WAITING
+from openmemory.search.query_analysis import analysed
 from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -60,10 +63,64 @@ async def test_a_search_right_after_a_write_finds_it_by_meaning(
     assert answer.results[0].parts.cosine is not None
 
 
+async def test_a_changed_memory_is_found_by_its_new_words_at_once_and_no_longer_by_its_old_ones(
+    services: Services, owner: Caller, waiting: Waiting
+):
+    await write(services, owner, "The garden needs water.", "A violin stands in the hall.")
+    await services.outbox_delivery.drain()
+    search = waiting(0.0)
+    [changed] = (await search.search(owner, SearchQuery("garden", limit=1))).results
+    await services.memories.update(owner, changed.id, MemoryUpdate(text="The balcony needs paint."))
+
+    async def by_words(query: str) -> list[str]:
+        answer = await search.search(owner, SearchQuery(query))
+        return [result.memory for result in answer.results if result.parts.lexical]
+
+    assert await by_words("balcony") == ["The balcony needs paint."]
+    assert await by_words("garden") == []
+    await services.outbox_delivery.drain()
+    assert await by_words("balcony") == ["The balcony needs paint."]
+    assert await by_words("garden") == []
+
+
+async def test_only_the_users_own_backlog_keeps_the_index_from_answering(
+    services: Services, app_caller: Caller, new_user: str, in_bulk: None, waiting: Waiting
+):
+    await write(services, app_caller, "I am allergic to peanuts.")
+    await services.outbox_delivery.drain()
+    other = await services.directory.caller(f"{new_user}-other", "claude")
+    await write(services, other, *(f"peanut {n}" for n in range(MAX_WAITING + 1)))
+    for caller, expected in ((app_caller, ()), (other, None)):
+        async with services.database.statement() as tx:
+            assert (await analysed(tx, "peanut", LexicalFilter(caller.user_id))).waiting == expected
+        answer = await at_once(waiting(0.0), caller, "peanut")
+        assert answer.results[0].parts.bm25
+
+
 async def test_a_search_waits_no_longer_than_the_setting(services: Services, app_caller: Caller, waiting: Waiting):
     await write(services, app_caller, "I am allergic to peanuts.")
     answer = await at_once(waiting(0.1), app_caller, "what must I not eat?")
     assert answer.search_method is Method.OVERVIEW
+
+
+async def test_a_memory_whose_vector_is_late_is_found_by_its_words_before_what_is_only_near(
+    services: Services, app_caller: Caller, waiting: Waiting
+):
+    """Among few memories some vector is always the nearest, and its cosine says nothing about the one without."""
+    await write(services, app_caller, "The staging server is at stage.example.", "Ada drinks green tea.",
+                "Our standup is at nine.", "Invoices go to billing@example.com.")  # fmt: skip
+    await services.outbox_delivery.drain()
+    await write(services, app_caller, "We ship the webshop in May.")
+    query = SearchQuery("when do we ship the webshop?", explain=True)
+    answer = await waiting(0.1).search(app_caller, query)
+    assert answer.search_method is Method.HYBRID
+    first = answer.results[0]
+    assert (first.memory, first.parts.cosine) == ("We ship the webshop in May.", None)
+    assert first.score > 0.5
+    assert all(other.score < 0.2 for other in answer.results[1:])
+    assert first.explanation is not None
+    meaning = first.explanation.meaning
+    assert meaning.adds == pytest.approx(meaning.weight * meaning.value * meaning.scale)
 
 
 async def test_a_search_does_not_wait_for_what_another_user_wrote(

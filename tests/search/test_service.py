@@ -3,16 +3,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
+from sqlalchemy import func, update
 
 from openmemory.access.grants import GrantCreate
+from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditQuery
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Hit, IndexUnavailable
 from openmemory.index.space import Space, Spaces
+from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.search.service import Search
@@ -42,6 +47,9 @@ class AwayEmbedder:
 
 class AwayIndex:
     async def search(self, *_: object) -> list[Hit]:
+        raise IndexUnavailable("away")
+
+    async def search_words(self, *_: object) -> list[Hit]:
         raise IndexUnavailable("away")
 
 
@@ -236,3 +244,17 @@ async def test_the_floor_is_a_setting(services: Services, app_caller: Caller):
         search = Search(services.database, services.spaces, settings, services.rates)
         answer = await search.search(app_caller, SearchQuery("quarterly tax invoice"))
         assert (answer.search_method, len(answer.results)) == (method, 2)
+
+
+async def test_a_search_that_may_show_none_of_its_hits_is_one_event_of_the_audit_log(services: Services, owner: Caller):
+    [id_] = await delivered(services, owner, "I am allergic to peanuts.")
+
+    async def searched() -> list[tuple[int, list[UUID] | None]]:
+        await services.search.search(owner, SearchQuery("Which nuts can I not eat?"))
+        events = (await services.audit.read(owner, AuditQuery((AuditAction.MEMORY_SEARCH,)))).events
+        return [(event.count, event.objects) for event in events]
+
+    assert await searched() == [(1, [id_])]
+    async with services.database.transaction() as tx:  # the index does not hear of it
+        await tx.execute(update(Memory).where(Memory.id == id_).values(expires_at=func.now()))
+    assert await searched() == [(0, None), (1, [id_])]

@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.search.bm25 import LexicalFilter
 from openmemory.search.lexical import LexicalHit, search
+from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.query_text import lexemes
 from openmemory.services import Services
 
@@ -24,7 +24,7 @@ async def remember(services: Services, caller: Caller, *texts: str) -> list[UUID
 async def look(services: Services, caller: Caller, query: str, enough: int = 0) -> list[LexicalHit]:
     """By whole words alone, unless more are asked for."""
     async with services.database.statement() as tx:
-        return await search(tx, query, LexicalFilter(caller.user_id), 10, enough=enough, traced=True)
+        return await search(tx, query, LexicalFilter(caller.user_id), 10, enough=enough)
 
 
 async def words(services: Services, content: str, language: str = "english") -> dict[str, bool]:

@@ -31,6 +31,8 @@ class Attempt:
     params: dict[str, Any] | None = None
     body: Any = None
     archive: Upstream | None = None
+    form: dict[str, Any] | None = None
+    """The fields of a page's form."""
     user: str | None = None
     app: str | None = None
     as_app: bool = False
@@ -67,6 +69,17 @@ class Attempts:
             "POST /api/v1/memories/actions/pause": self._pause,
             "POST /api/v1/memories/actions/restore": self._action("restore"),
             "POST /api/v1/memories/actions/erase": self._action("erase"),
+            "GET /api/v1/threads": self._threads,
+            "POST /api/v1/threads/{thread_id}/messages": self._say,
+            "GET /api/v1/threads/{thread_id}/messages": self._read_thread,
+            "POST /api/v1/threads/{thread_id}/close": self._of_thread("POST", "/close"),
+            "POST /api/v1/threads/{thread_id}/restore": self._of_thread("POST", "/restore"),
+            "POST /api/v1/threads/{thread_id}/erase": self._of_thread("POST", "/erase"),
+            "DELETE /api/v1/threads/{thread_id}": self._of_thread("DELETE", ""),
+            "GET /api/v1/files": self._files,
+            "POST /api/v1/files/plan": self._of_files("/plan", lambda: {"files": [self._file() | {"hash": "x"}]}),
+            "POST /api/v1/files/batch": self._of_files("/batch", lambda: {"files": [self._file() | self._said()]}),
+            "POST /api/v1/files/finish": self._of_files("/finish", lambda: {"gone": [self._file()["path"]]}),
             "GET /api/v1/captures": self._of_user("/api/v1/captures", size=100),
             "GET /api/v1/captures/usage": self._of_user("/api/v1/captures/usage"),
             "GET /api/v1/captures/{capture_id}": self._of_capture("GET", ""),
@@ -129,6 +142,11 @@ class Attempts:
             "tool update_memory": self._tool("update_memory", self._new_text, writes=True),
             "tool delete_memories": self._tool("delete_memories", self._some, writes=True),
             "tool delete_all_memories": self._tool("delete_all_memories", lambda: {"confirm": True}, writes=True),
+            "tool log_messages": self._tool("log_messages", self._messages, writes=True),
+            "tool search_messages": self._tool("search_messages", self._question),
+            "tool read_thread": self._tool("read_thread", lambda: {"thread_id": self._thread()}),
+            "tool list_threads": self._tool("list_threads", lambda: {}),
+            "tool search_files": self._tool("search_files", self._question),
             "tool restore_memories": self._tool("restore_memories", self._some, writes=True),
             "tool sync_vector_store": self._tool("sync_vector_store", lambda: {}),
         }
@@ -172,7 +190,11 @@ class Attempts:
         return self._rng.choice([*self._world.rows, *self._world.memory_of.values(), str(UUID(int=7))])
 
     def _ids(self) -> list[str]:
-        return [self._id() for _ in range(self._rng.randint(1, 3))]
+        return [self._given(self._id()) for _ in range(self._rng.randint(1, 3))]
+
+    def _given(self, id_: str) -> str:
+        """The id of a memory as a request gives it: at times only its first characters."""
+        return id_[: self._rng.randint(4, 12)] if self._rng.random() < 0.3 else id_
 
     def _app_of(self, user: str) -> str:
         if self._rng.random() < 0.1:
@@ -206,17 +228,11 @@ class Attempts:
         return {"text": f"An alpaca was seen at {self._rng.random()}.", "infer": False}
 
     def _new_text(self) -> dict[str, Any]:
-        return {"memory_id": self._id(), "text": f"The alpaca moved to {self._rng.random()}."}
+        return {"memory_id": self._given(self._id()), "text": f"The alpaca moved to {self._rng.random()}."}
 
     def _as_models_write(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a tool, at times with short ids and another form of the answer."""
-        given = {"format": self._rng.choice(["json", "compact"])} | arguments
-        if self._rng.random() < 0.3:
-            if "memory_id" in given:
-                given["memory_id"] = given["memory_id"][:8]
-            if "memory_ids" in given:
-                given["memory_ids"] = [one[:8] for one in given["memory_ids"]]
-        return given
+        """The arguments of a tool, with one of the forms of the answer."""
+        return {"format": self._rng.choice(["json", "compact"])} | arguments
 
     def _some(self) -> dict[str, Any]:
         return {"memory_ids": self._ids()}
@@ -229,6 +245,17 @@ class Attempts:
             more["filter"] = self._conditions()
         words, _ = self._asked(self._rng.choice(["alpaca", "what does it like", "carrots"]))
         return {"query": words, "limit": 50} | more
+
+    def _question(self) -> dict[str, Any]:
+        return {name: value for name, value in self._query().items() if name in ("query", "limit", "namespace")}
+
+    def _messages(self) -> dict[str, Any]:
+        said = {
+            "role": "user",
+            "content": f"The alpaca slept at {self._rng.random()}.",
+            "id": f"m-{self._rng.random()}",
+        }
+        return {"thread_id": self._thread(), "messages": [said]}
 
     def _conditions(self) -> dict[str, Any]:
         """A filter that fits what may be anybody's."""
@@ -312,10 +339,89 @@ class Attempts:
             body["app"] = app
         if self._rng.random() < 0.2:
             body["app_ids"] = [self._app_id()]
+        if self._rng.random() < 0.4:
+            body = {name: value for name, value in body.items() if name not in ("filter", "categories")}
+            body["corpus"] = self._rng.choice(["passages", "both"])
+            if self._rng.random() < 0.3:
+                body["thread_id"] = self._thread()
         path = f"{MEMORIES}/search"
         return Attempt(
             "search", "POST", path, None, body, user=user, app=app, as_app=app is not None, asks=_asks(body)
         )  # fmt: skip
+
+    def _thread(self) -> str:
+        threads = [row.thread for row in self._world.rows.values() if row.thread is not None]
+        return self._rng.choice([*threads, "no-such-thread"])
+
+    def _as_app_or_user(self, actor: Actor) -> dict[str, Any]:
+        """What a request names: a user, and at times an app and a namespace."""
+        named = {"user_id": self._user(actor)}
+        if self._rng.random() < 0.5:
+            named["app"] = self._app_of(named["user_id"])
+        if self._rng.random() < 0.3:
+            named["namespace"] = self._namespace()
+        return named
+
+    def _threads(self, actor: Actor) -> Attempt:
+        named = self._as_app_or_user(actor)
+        user, app = named["user_id"], named.get("app")
+        params = named | {"size": 100}
+        return Attempt("threads", "GET", "/api/v1/threads", params, user=user, app=app, as_app=app is not None)
+
+    def _read_thread(self, actor: Actor) -> Attempt:
+        named = self._as_app_or_user(actor)
+        user, app = named["user_id"], named.get("app")
+        path = f"/api/v1/threads/{self._thread()}/messages"
+        return Attempt("read thread", "GET", path, named, user=user, app=app, as_app=app is not None)
+
+    def _file(self) -> dict[str, Any]:
+        return {"path": self._thread()}
+
+    def _said(self) -> dict[str, Any]:
+        return {"text": f"The alpaca ran at {self._rng.random()}."}
+
+    def _files(self, actor: Actor) -> Attempt:
+        named = self._as_app_or_user(actor)
+        user, app = named["user_id"], named.get("app")
+        params = named | {"size": 100}
+        return Attempt("files", "GET", "/api/v1/files", params, user=user, app=app, as_app=app is not None)
+
+    def _of_files(self, part: str, more: Callable[[], dict[str, Any]]) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            user = self._user(actor)
+            body = {"user_id": user, "namespace": self._namespace()} | more()
+            app = self._app_of(user) if self._rng.random() < 0.5 else None
+            if app is not None:
+                body["app"] = app
+            path = f"/api/v1/files{part}"
+            return Attempt(f"files{part}", "POST", path, None, body, user=user, app=app, as_app=True, writes=True)
+
+        return make
+
+    def _say(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {
+            "user_id": user,
+            "namespace": self._namespace(),
+            "messages": [{"content": f"The alpaca slept at {self._rng.random()}.", "id": f"m-{self._rng.random()}"}],
+        }
+        app = self._app_of(user) if self._rng.random() < 0.5 else None
+        if app is not None:
+            body["app"] = app
+        path = f"/api/v1/threads/{self._thread()}/messages"
+        return Attempt("say", "POST", path, None, body, user=user, app=app, as_app=True, writes=True)
+
+    def _of_thread(self, method: str, part: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            named = self._as_app_or_user(actor)
+            user, app = named["user_id"], named.get("app")
+            path = f"/api/v1/threads/{self._thread()}{part}"
+            params, body = (named, None) if method == "DELETE" else (None, named)
+            return Attempt(
+                f"thread{part}", method, path, params, body, user=user, app=app, as_app=app is not None, writes=True
+            )  # fmt: skip
+
+        return make
 
     def _brief(self, actor: Actor) -> Attempt:
         user = self._user(actor)
@@ -339,7 +445,11 @@ class Attempts:
             if part == "/access-log":
                 params |= {"page_size": "100", "fold": self._rng.choice(["true", "false"])}
             id_ = self._own_id(actor)
-            return Attempt(f"get{part}", "GET", f"{MEMORIES}/{id_}{part}", params, user=user, about=id_)
+            given = self._given(id_)
+            # A short id says nothing about whose memory is meant.
+            named = given == id_ or user is not None or actor.user is not None
+            path = f"{MEMORIES}/{given}{part}"
+            return Attempt(f"get{part}", "GET", path, params, user=user, about=id_ if named else None)
 
         return make
 
@@ -352,7 +462,7 @@ class Attempts:
                 {"metadata": {"moved": self._rng.random()}},
             ]
         )
-        path = f"{MEMORIES}/{self._id()}"
+        path = f"{MEMORIES}/{self._given(self._id())}"
         return Attempt("update", "PUT", path, None, {"user_id": user} | change, user=user, writes=True)
 
     def _archive(self, actor: Actor) -> Attempt:
@@ -374,7 +484,7 @@ class Attempts:
         def make(actor: Actor) -> Attempt:
             user = self._user(actor)
             # What is erased is gone for good: most attempts are about one memory of another user.
-            ids = self._ids() if name != "erase" else [self._id()]
+            ids = self._ids() if name != "erase" else [self._given(self._id())]
             body: dict[str, Any] = {"user_id": user, "memory_ids": ids}
             if name == "restore" and self._rng.random() < 0.3:
                 del body["memory_ids"]
@@ -409,6 +519,8 @@ class Attempts:
         user, about = self._user(actor), self._rng.choice(self._world.users)
         apps = [name for owner, name, _ in self._world.apps.values() if owner == about]
         rule = rule_of(self._rng, self._world, about, apps).model_dump()
+        if rule["object_type"] == "memory":
+            rule["object"] = self._given(rule["object"])
         return Attempt("grant", "POST", "/api/v1/grants", None, {"user_id": user} | rule, user=user, writes=True)
 
     def _policy(self, actor: Actor) -> Attempt:
@@ -453,7 +565,7 @@ class Attempts:
 
     def _explain(self, actor: Actor) -> Attempt:
         user = self._user(actor)
-        params = {"user_id": user, "app": self._app_of(self._user(actor)), "memory_id": self._id()}
+        params = {"user_id": user, "app": self._app_of(self._user(actor)), "memory_id": self._given(self._id())}
         return Attempt("explain", "GET", "/api/v1/grants/explain", params, user=user)
 
     def _revoke(self, actor: Actor) -> Attempt:
@@ -474,7 +586,7 @@ class Attempts:
         archive = Upstream(self._rng.choice([user, self._rng.choice(self._world.users)]))
         app = archive.app(self._app_of(self._user(actor)), id=self._app_id())
         category = archive.category(self._category())
-        for id_ in dict.fromkeys(self._ids()):
+        for id_ in dict.fromkeys(self._id() for _ in range(self._rng.randint(1, 3))):
             memory = archive.memory(
                 f"An alpaca of an archive at {self._rng.random()}.",
                 id=id_, app_id=self._rng.choice([app, archive.app_id]), namespace=self._namespace(),

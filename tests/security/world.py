@@ -17,12 +17,15 @@ from sqlalchemy import text
 
 from openmemory.access.grants import GrantCreate
 from openmemory.access.keys import KeyCreate
+from openmemory.errors import Invalid
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
+from openmemory.sources.schemas import NewFile, NewMessage, NewMessages
 
 USERS, APPS, MEMORIES, RULES = 4, 3, 14, 7
+THREADS, TURNS = 3, 2
 
 TOKEN = re.compile("tk[0-9a-f]{12}")
 ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -49,7 +52,7 @@ class Actor:
 
 @dataclass(frozen=True)
 class Row:
-    """A memory as PostgreSQL has it now."""
+    """A memory, or a message of a conversation, as PostgreSQL has it now."""
 
     id: str
     user: str
@@ -61,6 +64,8 @@ class Row:
     tokens: frozenset[str]
     revision: int
     marks: str
+    thread: str | None = None
+    """The thread of a message, or the path of a file; None: it is a memory."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class World:
             tokens = frozenset(TOKEN.findall(row.told)) - self.names.keys()
             self.rows[id_] = Row(
                 id_, row.user, row.app, row.namespace, row.state, row.expired, frozenset(row.categories), tokens,
-                row.revision, row.marks,
+                row.revision, row.marks, row.thread,
             )  # fmt: skip
             for each in (id_, *tokens):
                 self.owner_of[each] = row.user
@@ -179,12 +184,20 @@ SELECT m.id, u.user_id AS user, a.name AS app, m.namespace, m.state::text AS sta
        array(SELECT c.name FROM memory_categories mc JOIN categories c ON c.id = mc.category_id
              WHERE mc.memory_id = m.id) AS categories,
        concat_ws(' ', m.content, m.metadata, m.key, m.thread_id, m.kind) AS told,
-       -- What has expired a job archives in its own time.
+       -- What has expired a job archives in its own time, and another one assigns categories.
        md5(concat_ws('|', m.content, m.metadata, CASE WHEN m.expires_at <= now() THEN 'over' ELSE m.state::text END,
            m.namespace, m.revision,
-           array(SELECT category_id FROM memory_categories mc WHERE mc.memory_id = m.id ORDER BY 1))) AS marks
+           array(SELECT category_id FROM memory_categories mc
+                 WHERE mc.memory_id = m.id AND NOT mc.automatic ORDER BY 1))) AS marks,
+       NULL AS thread, m.content
 FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id WHERE u.user_id = ANY(:users)
-ORDER BY u.user_id, m.content, m.id
+UNION ALL
+SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, p.revision, '{}',
+       concat_ws(' ', p.content, p.metadata, s.locator, p.speaker, p.external_id, s.title, p.heading),
+       md5(concat_ws('|', p.content, p.metadata, p.state, p.namespace, p.revision, s.locator)), s.locator, p.content
+FROM passages p JOIN sources s ON s.id = p.source_id JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id
+WHERE u.user_id = ANY(:users)
+ORDER BY 2, 12, 1
 """)
 
 _RULES = text("""
@@ -223,6 +236,13 @@ async def populate(services: Services, rng: random.Random) -> World:
         owner = await services.directory.caller(user, None, owner=True)
         news = [_memory(rng, token, apps, spaces, filed) for _ in range(MEMORIES)]
         added = [memory.id for memory in await services.memories.add_many(owner, news)]
+        for _ in range(THREADS):
+            app = await services.directory.caller(user, rng.choice(apps))
+            turns = [NewMessage(f"The alpaca {token()} was here.", f"who-{token()}", token()) for _ in range(TURNS)]
+            files: list[NewFile | Invalid] = [NewFile(f"{token()}.md", f"# {token()}\n\nThe alpaca {token()}.\n")]
+            await services.files.store(app, rng.choice(spaces), files)
+            said = NewMessages(token(), turns, rng.choice(spaces), f"About {token()}")  # type: ignore[arg-type]
+            await services.conversations.add(app, said)
         for state in (State.PAUSED, State.ARCHIVED, State.DELETED):
             await services.memories.change_state(owner, rng.sample(added, 2), state, strict=False)
         async with services.database.statement() as tx:
@@ -253,7 +273,7 @@ async def populate(services: Services, rng: random.Random) -> World:
 
 async def _captured(world: World, rng: random.Random, token: Any, user: str, app: str) -> None:
     """A capture of an app that is done: it has added one memory and deleted another, whoever may read them by now."""
-    mine = [row for row in world.rows.values() if row.user == user]
+    mine = [row for row in world.rows.values() if row.user == user and row.thread is None]
     added, gone = rng.sample(mine, 2)
     said, namespace = token(), rng.choice(world.namespaces[user])
     operations = [
@@ -295,7 +315,7 @@ def rule_of(rng: random.Random, world: World, user: str, apps: Iterable[str]) ->
     sort = rng.choice(["memory", "memory", "app", "namespace", "category", "all"])
     what = {
         "memory": lambda: rng.choice(
-            [id_ for id_, row in world.rows.items() if row.user == user] or [str(UUID(int=1))]
+            [id_ for id_, row in world.rows.items() if row.user == user and row.thread is None] or [str(UUID(int=1))]
         ),
         "app": lambda: rng.choice(list(apps)),
         "namespace": lambda: rng.choice(world.namespaces[user]),

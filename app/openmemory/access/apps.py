@@ -8,7 +8,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import ARRAY, ColumnElement, Uuid, exists, func, literal_column, select, text, update
+from sqlalchemy import ARRAY, ColumnElement, Uuid, bindparam, exists, func, literal_column, select, text, update
 
 from openmemory.access.models import App
 from openmemory.audit import audit_log
@@ -19,6 +19,7 @@ from openmemory.database.id_partitions import IdPartition
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
+from openmemory.serialization.omission import is_none
 from openmemory.serialization.timestamps import NaiveTime
 
 AppSort = Literal["name", "memories", "memories_accessed"]
@@ -31,13 +32,19 @@ RECENT_DAYS = 7
 def _of_each_app(counted: str, moment: str, rows: str, which: str) -> CompiledStatement:
     sql = f"""
         SELECT a.id, of.* FROM apps AS a CROSS JOIN LATERAL (
-            SELECT count({counted}), count(*) FILTER (WHERE r.{moment} > now() - interval '{RECENT_DAYS} days'),
+            SELECT count({counted}), count({counted}) FILTER (WHERE r.{moment} > now() - interval '{RECENT_DAYS} days'),
                 max(r.{moment})
             FROM {rows} AS r WHERE r.app_id = a.id AND {which}) AS of
         WHERE a.id = ANY(:apps)
         """  # noqa: S608 - only constants are put in
     return CompiledStatement(bound(sql, {"apps": ARRAY(Uuid())}), plain=True)
 
+
+_OF_USER = select(App.id, App.name).where(App.owner_id == bindparam("user", type_=Uuid)).cte("of_user")
+_NAMES = CompiledStatement(
+    select(_OF_USER.c.name).order_by(_OF_USER.c.name).add_cte(audit_log.inserted(_OF_USER)), plain=True
+)
+"""List the names of the apps of a `user`, and log that."""
 
 _CREATED = _of_each_app("*", "created_at", "memories", "r.state <> 'deleted'")
 """Counts for each of the `apps` the memories that it wrote and that are not deleted, in all and lately."""
@@ -50,8 +57,8 @@ _ACCESSED = [
     )
     for half in IdPartition
 ]
-"""Count the distinct memories that each of the `apps` accessed, and its late accesses, and tell the time of the last
-one; in two halves."""
+"""Count the distinct memories that each of the `apps` accessed, in all and lately, and tell the time of the last
+access; in two halves."""
 
 _DETAIL = text(
     """
@@ -66,10 +73,6 @@ _DETAIL = text(
 )
 
 
-def _absent(value: Any) -> bool:
-    return value is None
-
-
 class AppSummary(BaseModel):
     """An app and how much it wrote and read."""
 
@@ -81,17 +84,25 @@ class AppSummary(BaseModel):
     recently_created: int | None = Field(
         None,
         description=f"Those of them that it wrote in the last {RECENT_DAYS} days; only with `activity`.",
-        exclude_if=_absent,
+        exclude_if=is_none,
     )
-    recent_accesses: int | None = Field(
-        None, description=f"Its accesses in the last {RECENT_DAYS} days; only with `activity`.", exclude_if=_absent
+    recently_accessed: int | None = Field(
+        None,
+        description=f"Those of them that it accessed in the last {RECENT_DAYS} days; only with `activity`.",
+        exclude_if=is_none,
     )
     last_accessed: NaiveTime | None = Field(
-        None, description="UTC without an offset; only with `activity`, and if it ever did.", exclude_if=_absent
+        None, description="UTC without an offset; only with `activity`, and if it ever did.", exclude_if=is_none
+    )
+    last_created: NaiveTime | None = Field(
+        None, description="When the newest of its memories was created; as `last_accessed`.", exclude_if=is_none
     )
 
 
-_COUNTED = "total_memories_created", "total_memories_accessed", "recently_created", "recent_accesses", "last_accessed"
+_COUNTED = (
+    "total_memories_created", "total_memories_accessed", "recently_created", "recently_accessed", "last_accessed",
+    "last_created",
+)  # fmt: skip
 
 
 class AppPage(BaseModel):
@@ -173,13 +184,21 @@ class Apps:
         found = {}
         for app in apps:
             different, recent, last = zip(*(half[app] for half in accessed), strict=True)
-            total, lately, _ = created[app]
-            found[app] = total, sum(different), lately, sum(recent), max(filter(None, last), default=None)
+            total, lately, newest = created[app]
+            found[app] = total, sum(different), lately, sum(recent), max(filter(None, last), default=None), newest
         return found
 
     async def _counted(self, count: CompiledStatement, apps: Sequence[UUID]) -> dict[UUID, Sequence[Any]]:
         async with self._database.planned() as tx:
             return {app: counts for app, *counts in await count.rows(tx, {"apps": list(apps)})}
+
+    async def names(self, caller: Caller) -> Sequence[str]:
+        """Returns the names of all of the user's apps, in order."""
+        _only_owner(caller)
+        caller.may_read()
+        async with self._database.statement() as tx:
+            logged = audit_log.parameters(caller, AuditAction.APP_LIST)
+            return [name for (name,) in await _NAMES.rows(tx, {"user": caller.user_id, **logged})]
 
     async def get(self, caller: Caller, app_id: UUID) -> AppDetail:
         """Returns one app with how much it wrote and read, and when.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Field
-from sqlalchemy import column, func, select, table
+from sqlalchemy import column, exists, func, select, table
 from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.access.models import App, User
 from openmemory.config.settings import AccessSettings
-from openmemory.database.engine import Database
+from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import NotFound
 from openmemory.identity.caller import UNKNOWN, Caller
@@ -25,7 +26,7 @@ _CAPTURES = table("captures", column("id"), column("user_id"))
 Belonging = Literal["memory", "app", "capture"]
 
 REMEMBERED = 30.0
-"""Seconds that ids are cached: another replica may have erased the user meanwhile."""
+"""Seconds that ids are cached: another process may have erased the user meanwhile."""
 
 
 class Me(BaseModel):
@@ -42,8 +43,8 @@ class Me(BaseModel):
 class Directory:
     """Resolves the names in a request to a `Caller`.
 
-    It caches the ids of names for a while (they never change until a user is erased). It never caches whether an app
-    is paused: that is decided where the rows are read.
+    It caches the ids of users with memories for a while: they never change until the user is erased. Without memories,
+    an import may still change them. It never caches whether an app is paused: that is decided where the rows are read.
     """
 
     def __init__(self, database: Database, settings: AccessSettings) -> None:
@@ -85,6 +86,18 @@ class Directory:
             return await self.caller(user, None, owner=True, principal=principal)
         return await self.existing(user, principal=principal)
 
+    async def owner_or_new(self, principal: Principal, user: str | None) -> Caller:
+        """Returns the user themself, as `owner`. A user who does not exist is not created, and `UNKNOWN`.
+
+        Raises:
+            Forbidden: the credential does not allow what the name claims.
+        """
+        try:
+            return await self.owner(principal, user)
+        except NotFound:
+            user = principal.claimed_user(user) or self._settings.default_user
+            return self._caller(user, self._settings.default_app, (UNKNOWN, UNKNOWN), True, principal)
+
     async def caller(
         self, user: str | None, app: str | None, *, owner: bool = False, principal: Principal = LOCAL
     ) -> Caller:
@@ -113,6 +126,21 @@ class Directory:
             raise NotFound("User not found", code="user_not_found")
         return self._caller(user, app, await self._settled(user, app, found, principal), True, principal)
 
+    async def preview(self, caller: Caller, app_id: UUID) -> Caller:
+        """Returns the caller as whom a user sees what one of their apps would read. Nothing counts as read by the app.
+
+        Raises:
+            Forbidden: the caller is an app.
+            NotFound: the user has no such app.
+        """
+        caller.must_be_owner("see what their apps would read")
+        caller.may_read()
+        async with self._database.statement() as tx:
+            name = await tx.scalar(select(App.name).where(App.id == app_id, App.owner_id == caller.user_id))
+        if name is None:
+            raise NotFound("App not found", code="app_not_found")
+        return replace(caller, app_id=app_id, app=name, owner=False, preview=True)
+
     async def name_of(self, user_id: UUID) -> str | None:
         """Returns the name of the user with this internal id."""
         async with self._database.statement() as tx:
@@ -133,7 +161,7 @@ class Directory:
         return found
 
     def forget(self, user: str) -> None:
-        """Drop the cached ids of an erased user."""
+        """Drop the cached ids of a user who was erased, or who got other ids."""
         for key in [key for key in self._known if key[0] == user]:
             del self._known[key]
 
@@ -152,10 +180,12 @@ class Directory:
             return ids
         its = App, (App.owner_id == User.id) & (App.name == app)
         async with self._database.statement() as tx:
-            row = (await tx.execute(select(User.id, App.id).outerjoin(*its).where(User.user_id == user))).one_or_none()
+            settled = exists().where(_MEMORIES.c.user_id == User.id)
+            found = select(User.id, App.id, settled).outerjoin(*its).where(User.user_id == user)
+            row = (await tx.execute(found)).one_or_none()
         if row is None:
             return None, None
-        if row[1] is not None:
+        if row[1] is not None and row[2]:
             self._remember(user, app, (row[0], row[1]))
         return row[0], row[1]
 
@@ -168,23 +198,30 @@ class Directory:
             return user_id, app_id
         if Scope.WRITE not in principal.scopes:
             return user_id or UNKNOWN, app_id or UNKNOWN
-        ids = await self._make(user, app)
-        self._remember(user, app, ids)
-        return ids
+        return await self._make(user, app)
 
     @retry_on_conflict
     async def _make(self, user: str, app: str) -> tuple[UUID, UUID]:
         async with self._database.transaction() as tx:
-            await tx.execute(insert(User).values(user_id=user, name=user).on_conflict_do_nothing())
-            user_id = await tx.scalar(select(User.id).where(User.user_id == user))
-            await tx.execute(insert(App).values(owner_id=user_id, name=app).on_conflict_do_nothing())
-            app_id = await tx.scalar(select(App.id).where(App.owner_id == user_id, App.name == app))
-        if user_id is None or app_id is None:
-            raise NotFound("The user was erased a moment ago", code="user_not_found")
-        return user_id, app_id
+            return await make(tx, user, app)
 
     async def app_ids(self, caller: Caller, names: list[str]) -> list[UUID]:
         """Returns the ids of the user's apps with these names; unknown names are ignored."""
         query = select(App.id).where(App.owner_id == caller.user_id, App.name == func.any(names))
         async with self._database.statement() as tx:
             return list((await tx.scalars(query)).all())
+
+
+async def make(tx: Tx, user: str, app: str) -> tuple[UUID, UUID]:
+    """Creates the user and the app of these names, unless they exist, and returns their ids.
+
+    Raises:
+        NotFound: another transaction erased the user meanwhile.
+    """
+    await tx.execute(insert(User).values(user_id=user, name=user).on_conflict_do_nothing())
+    user_id = await tx.scalar(select(User.id).where(User.user_id == user))
+    await tx.execute(insert(App).values(owner_id=user_id, name=app).on_conflict_do_nothing())
+    app_id = await tx.scalar(select(App.id).where(App.owner_id == user_id, App.name == app))
+    if user_id is None or app_id is None:
+        raise NotFound("The user was erased a moment ago", code="user_not_found")
+    return user_id, app_id

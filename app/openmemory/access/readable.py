@@ -97,7 +97,7 @@ def _valid(rows: Any, states: Sequence[str]) -> ColumnElement[bool]:
 
 def reads_most(caller: Caller, states: Sequence[str]) -> bool:
     """Returns True if no rule and no namespace hides active rows from the caller, so that few rows are hidden."""
-    return caller.owner and caller.principal.namespaces is None and "active" in states
+    return caller.owner and caller.everywhere and "active" in states
 
 
 def hidden_from(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",)) -> ColumnElement[bool]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import bindparam, text
+from psycopg.errors import ForeignKeyViolation
+from sqlalchemy import Row, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.exc import IntegrityError
 
 from openmemory.access import rule_cache
 from openmemory.database.engine import Tx
@@ -28,6 +31,40 @@ DERIVED = """CAST(overlay(overlay(md5(CAST(:user AS text) || ' ' || CAST({id} AS
     PLACING '8' FROM 13 FOR 1) PLACING 'a' FROM 17 FOR 1) AS uuid)"""
 """A replacement for an id that is taken, the same at every import into the same user: a UUID of version 8, derived from
 the user's id and the original id."""
+
+_OTHER_IDS = f"""
+    SELECT a.id AS present, i.id, a.name FROM apps AS a
+    JOIN (SELECT DISTINCT ON (name) * FROM incoming_apps ORDER BY name, place) AS i ON i.name = a.name AND i.id <> a.id
+    WHERE a.owner_id = :user AND i.id <> '{UNKNOWN}'
+"""  # noqa: S608 - only constants are put in
+"""The user's apps that have other ids in the archive."""
+
+# Locks the apps, unless it is plain already that something refers to them.
+_EMPTY = text(
+    """
+    SELECT count(*) FROM (
+        SELECT FROM apps WHERE owner_id = :user AND NOT EXISTS (SELECT FROM memories WHERE user_id = :user)
+        ORDER BY id FOR UPDATE
+    ) AS locked
+    """
+)
+# One statement, so that the foreign keys are checked when all ids have changed. They refuse it if any row of any table
+# refers to the user or to one of these apps.
+_ADOPT = text(
+    f"""
+    WITH adopted AS (
+        SELECT * FROM ({_OTHER_IDS}) AS o WHERE NOT EXISTS (SELECT FROM apps AS a WHERE a.id = o.id)
+    ), renumbered AS (
+        UPDATE users SET id = :new WHERE id = :user AND id <> :new
+    )
+    UPDATE apps AS a SET id = coalesce(adopted.id, a.id), owner_id = :new
+    FROM apps AS mine LEFT JOIN adopted ON adopted.present = mine.id
+    WHERE a.id = mine.id AND mine.owner_id = :user
+    RETURNING a.id, a.name, adopted.id IS NOT NULL AS adopted
+    """  # noqa: S608 - only constants are put in
+)
+_OTHER_APPS = text(f"SELECT name FROM ({_OTHER_IDS}) AS o ORDER BY name")  # noqa: S608 - as above
+_IS_TAKEN = text("SELECT EXISTS (SELECT FROM users WHERE id = :id)")
 
 _APPS_TO_FIND = text("ALTER TABLE incoming_apps ADD target uuid")
 _MATCH_APPS = text(
@@ -116,10 +153,65 @@ _FIND_RULES = text(
 class IncomingUser:
     """The user record of an archive. `email` is None if it may not be imported; times are in ISO 8601."""
 
+    id: UUID
+    user_id: str | None
     name: str | None
     email: str | None
     metadata: dict[str, Any]
     created_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedIds:
+    """The user and apps whose ids differed from those in the archive: `user NAME`, `app NAME`."""
+
+    adopted: list[str]
+    """They have the archive's ids now."""
+    kept: list[str]
+    """They keep the ids that they had."""
+    former_user_id: UUID | None = None
+
+
+async def adopt_ids(tx: Tx, caller: Caller, user: IncomingUser | None) -> tuple[Caller, ComparedIds]:
+    """Give the user, and their apps of the same names, the ids from the archive if nothing refers to their present ones
+    yet. Returns the caller with the new ids.
+
+    A user's id follows only an archive of the same user, and only if the principal acts for every user: it is unique
+    among all users, and past entries of the audit log have it.
+    """
+    same_user = user is not None and user.user_id == caller.user and user.id not in (caller.user_id, UNKNOWN)
+    of_user = [f"user {caller.user}"] if same_user else []
+    of_apps = [f"app {name}" for name in await tx.scalars(_OTHER_APPS, {"user": caller.user_id})]
+    new = caller.user_id
+    if user is not None and same_user and caller.principal.user is None:
+        new = caller.user_id if await tx.scalar(_IS_TAKEN, {"id": user.id}) else user.id
+    if new == caller.user_id and not of_apps:
+        return caller, ComparedIds([], of_user)
+    apps = await _adopted(tx, caller, new)
+    if not apps:
+        return caller, ComparedIds([], of_user + of_apps)
+    adopted = [f"app {app.name}" for app in apps if app.adopted]
+    kept = [name for name in of_apps if name not in adopted]
+    app_id = next((app.id for app in apps if app.name == caller.app), caller.app_id)
+    changed = replace(caller, user_id=new, app_id=app_id)
+    if new == caller.user_id:
+        return changed, ComparedIds(adopted, of_user + kept)
+    return changed, ComparedIds(of_user + adopted, kept, caller.user_id)
+
+
+async def _adopted(tx: Tx, caller: Caller, new: UUID) -> Sequence[Row[Any]]:
+    """The user's apps after the change of ids; none if there was no change, because something refers to the present
+    ids."""
+    await rule_cache.hold(tx, [caller.user_id])
+    try:
+        async with tx.begin_nested():
+            if not await tx.scalar(_EMPTY, {"user": caller.user_id}):
+                return ()
+            return (await tx.execute(_ADOPT, {"user": caller.user_id, "new": new})).all()
+    except IntegrityError as error:
+        if isinstance(error.orig, ForeignKeyViolation):
+            return ()
+        raise
 
 
 async def restore_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:

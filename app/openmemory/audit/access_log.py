@@ -59,10 +59,10 @@ _COLUMNS = ["memory_id", "app_id", "app_name", "access_type", "metadata", "names
 def parameters(caller: Caller, access: AccessType) -> dict[str, Any]:
     """The parameters that the statements of this module bind. An app that does not exist is logged by name only.
 
-    What the user themself reads is no access of an app; it is in the audit log only.
+    What the user themself reads, or sees in a preview, is no access of an app; it is in the audit log only.
     """
     name = caller.app if caller.known_app is None else None
-    by_app = not (caller.owner and access in READS)
+    by_app = not ((caller.owner or caller.preview) and access in READS)
     return {"log_app_id": caller.known_app, "log_app_name": name, "log_access_type": access.value, "log_it": by_app}
 
 

@@ -42,6 +42,7 @@ class AuditAction(StrEnum):
     MEMORY_DELETE_ALL = "memory.delete_all"
     MEMORY_RESTORE = "memory.restore"
     MEMORY_ERASE = "memory.erase"
+    MEMORY_KEEP_BOTH = "memory.keep_both"
     MEMORY_ACCESS_LOG = "memory.access_log"
     USER_ERASE = "user.erase"
     CATEGORY_LIST = "category.list"
@@ -70,6 +71,20 @@ class AuditAction(StrEnum):
     CAPTURE_APPLY = "capture.apply"
     CAPTURE_IMPORT = "capture.import"
     CAPTURE_UNDO = "capture.undo"
+    THREAD_ADD = "thread.add"
+    THREAD_LIST = "thread.list"
+    THREAD_READ = "thread.read"
+    THREAD_CLOSE = "thread.close"
+    THREAD_DELETE = "thread.delete"
+    THREAD_EXPIRE = "thread.expire"
+    THREAD_RESTORE = "thread.restore"
+    THREAD_ERASE = "thread.erase"
+    SOURCE_IMPORT = "source.import"
+    FILE_PLAN = "file.plan"
+    FILE_STORE = "file.store"
+    FILE_REMOVE = "file.remove"
+    FILE_LIST = "file.list"
+    PASSAGE_SEARCH = "passage.search"
     POLICY_LIST = "policy.list"
     POLICY_CREATE = "policy.create"
     POLICY_DELETE = "policy.delete"
@@ -118,13 +133,14 @@ def parameters(
     detail: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The parameters that the statements of this module bind. The event has the caller's user and app; a principal has
-    none. If they do not exist, the detail contains their names."""
+    none. If they do not exist, or the app is only previewed, the detail contains their names."""
     principal = caller.principal if isinstance(caller, Caller) else caller
     app_id = None
     if isinstance(caller, Caller):
-        user_id, app_id = caller.known_user, caller.known_app
-        named = {} if user_id is not None else {"user": caller.user}
+        user_id, app_id = caller.known_user, None if caller.preview else caller.known_app
+        named: dict[str, Any] = {} if user_id is not None else {"user": caller.user}
         named |= {} if app_id is not None else {"app": caller.app}
+        named |= {"preview": True} if caller.preview else {}
         detail = {**(detail or {}), **named}
     return {
         "audit_event": event.value,
@@ -166,8 +182,9 @@ async def record_chosen(
         await record(tx, caller, event, detail=detail)
 
 
-def inserted(rows: CTE) -> CTE:
-    """A part of a reading statement that logs one event about the `id`s of `rows`. Bind `parameters`."""
+def inserted(rows: CTE, *, if_none: bool = True) -> CTE:
+    """A part of a reading statement that logs one event about the `id`s of `rows`. `if_none`: also if there are none.
+    Bind `parameters`."""
     named = literal_column(f"(array_agg(id))[1:{NAMED}]", ARRAY(Uuid))
     event = select(
         _text("audit_event"), literal_column("'ok'"), _text("audit_principal"), _text("audit_principal_name"),
@@ -175,6 +192,8 @@ def inserted(rows: CTE) -> CTE:
         bindparam("audit_user_id", type_=Uuid), bindparam("audit_app_id", type_=Uuid),
         named, cast(func.count(), Integer), cast(_text("audit_detail"), JSONB),
     ).select_from(rows)  # fmt: skip
+    if not if_none:
+        event = event.having(func.count() > 0)
     return insert(AuditEvent).from_select(list(_COLUMNS), event).cte("audited")
 
 

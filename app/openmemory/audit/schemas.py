@@ -38,6 +38,14 @@ class AccessLogPage(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class LastExport:
+    """The last export of a user's memories. `by` is the name of the credential."""
+
+    at: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class AuditQuery:
     """A query of the audit log. `before`: only events with a smaller id; `denied`: only events that were not ok."""
 

@@ -13,7 +13,7 @@ from openmemory.access.readable import was_visible
 from openmemory.audit import audit_log
 from openmemory.audit.access_log import READS
 from openmemory.audit.models import MemoryAccessLog
-from openmemory.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, AuditPage, AuditQuery
+from openmemory.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, AuditPage, AuditQuery, LastExport
 from openmemory.config.settings import AuditSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.identity.caller import Caller
@@ -123,6 +123,26 @@ class Audit:
             await audit_log.record(tx, who, audit_log.AuditAction.AUDIT_READ)
         events = [AuditEntry.model_validate(row) for row in rows[: wanted.limit]]
         return AuditPage(events=events, next=events[-1].id if len(rows) > wanted.limit else None)
+
+    async def last_export(self, caller: Caller) -> LastExport | None:
+        """Returns when the caller's memories were last exported, and by whom. None: never.
+
+        It tells this and nothing else of the log, so it is not recorded as a read of it.
+
+        Raises:
+            Forbidden: the caller is an app, or its credential may not read all of the user's data.
+        """
+        caller.must_be_owner("see when their memories were exported")
+        caller.may_read()
+        query = (
+            select(AuditEvent.at, AuditEvent.principal_name)
+            .where(AuditEvent.event == audit_log.AuditAction.MEMORY_EXPORT, AuditEvent.user_id == caller.user_id)
+            .order_by(AuditEvent.id.desc())
+            .limit(1)
+        )
+        async with self._database.statement() as tx:
+            row = (await tx.execute(query)).one_or_none()
+        return None if row is None else LastExport(*row)
 
     async def prune(self) -> int:
         """Remove entries of both logs that are older than `audit.keep`, in batches so that nobody waits.

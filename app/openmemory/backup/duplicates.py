@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from openmemory.backup.format import ACCESSES, CAPTURES, REVISIONS, STEPS, malformed
+from openmemory.backup.format import ACCESSES, CAPTURES, PASSAGES, REVISIONS, SOURCES, STEPS, malformed
 from openmemory.backup.sections import LINES
 from openmemory.database.engine import Tx
 
@@ -12,6 +12,7 @@ _IDS = {
     "apps": "incoming_apps", "categories": "incoming_categories", "memories": "incoming_memories",
     "status_history": "incoming_history", "access_controls": "incoming_rules",
     "archive_policies": "incoming_policies", ACCESSES: "incoming_accesses", CAPTURES: "incoming_captures",
+    SOURCES: "incoming_sources", PASSAGES: "incoming_passages",
 }  # fmt: skip
 _NUMBERED = {
     REVISIONS: ("incoming_revisions", "memory, revision", "revision"),

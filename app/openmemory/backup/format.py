@@ -21,8 +21,10 @@ REVISIONS = "revisions.jsonl.gz"
 ACCESSES = "access_logs.jsonl.gz"
 CAPTURES = "captures.jsonl.gz"
 STEPS = "capture_steps.jsonl.gz"
+SOURCES = "sources.jsonl.gz"
+PASSAGES = "passages.jsonl.gz"
 VECTORS = "vectors.jsonl.gz"
-MEMBERS = (TABLES, MEMORIES, REVISIONS, ACCESSES, CAPTURES, STEPS, VECTORS)
+MEMBERS = (TABLES, MEMORIES, REVISIONS, ACCESSES, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS)
 """The members that are read, in this order. Only the first is required."""
 
 MAX_MEMBERS = 64
@@ -66,7 +68,8 @@ MAX_DEPTH = 64
 MAX_RECORDS = {
     "apps": 10_000, "categories": 100_000, "memories": 2_000_000, "memory_categories": 20_000_000,
     "status_history": 20_000_000, "access_controls": 100_000, "archive_policies": 10_000, REVISIONS: 20_000_000,
-    ACCESSES: 20_000_000, CAPTURES: 2_000_000, STEPS: 20_000_000, VECTORS: 4_000_000,
+    ACCESSES: 20_000_000, CAPTURES: 2_000_000, STEPS: 20_000_000,
+    SOURCES: 2_000_000, PASSAGES: 20_000_000, VECTORS: 4_000_000,
 }  # fmt: skip
 """Maximum number of entries of a list, or of lines of a member."""
 

@@ -15,7 +15,9 @@ from openmemory.backup.format import (
     CAPTURES,
     MAX_RECORDS,
     MEMORIES,
+    PASSAGES,
     REVISIONS,
+    SOURCES,
     STEPS,
     TABLES,
     VECTORS,
@@ -68,7 +70,7 @@ def rows(container: Container, records: Records) -> Iterator[CopyRows]:
 
 def _records(container: Container, records: Records) -> Iterator[Row]:
     yield from _tables(container, records)
-    for name in (REVISIONS, ACCESSES, CAPTURES, STEPS, VECTORS):
+    for name in (REVISIONS, ACCESSES, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS):
         if name in container:
             with container.open(name) as read:
                 for number, (place, value) in enumerate(json_stream.lines(read, name, most=most_of(records.limits)), 1):

@@ -8,15 +8,28 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
+from uuid import UUID
 
 import numpy as np
 
 from openmemory.access.restore import IncomingUser
 from openmemory.backup.captures import CaptureRecords
 from openmemory.backup.fields import STATES, Fields
-from openmemory.backup.format import ACCESSES, CAPTURES, MAX_REVISION, REVISIONS, STEPS, VECTORS, VERSION, malformed
+from openmemory.backup.format import (
+    ACCESSES,
+    CAPTURES,
+    MAX_REVISION,
+    PASSAGES,
+    REVISIONS,
+    SOURCES,
+    STEPS,
+    VECTORS,
+    VERSION,
+    malformed,
+)
 from openmemory.backup.recent import RecentRecords
 from openmemory.backup.report import Row, SkippedItems
+from openmemory.backup.sources import SourceRecords
 from openmemory.categories import descriptions
 from openmemory.config.settings import LimitSettings
 from openmemory.content_policy.secrets import redacted
@@ -57,12 +70,14 @@ class Records:
     _others: dict[str, Callable[[str, int, Any], list[Row]]] = field(init=False)
 
     def __post_init__(self) -> None:
+        sources = SourceRecords(self.intake, self.limits, self.now)
         captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self._recent)
         self._with_id = {
             "apps": ("app", self._app), "categories": ("category", self._category),
             "memories": ("memory", self._memory), "status_history": ("history", self._change),
             "access_controls": ("rule", self._rule), "archive_policies": ("policy", self._policy),
             ACCESSES: ("access_log", self._access), CAPTURES: ("capture", captures.capture),
+            SOURCES: ("source", sources.source), PASSAGES: ("passage", sources.passage),
         }  # fmt: skip
         self._others = {
             "memory_categories": self._filing, REVISIONS: self._revision, STEPS: captures.step, VECTORS: self._vector,
@@ -124,13 +139,14 @@ class Records:
         if email is not None and self.principal.user is not None:
             self.left_out.add("user", self._user_id, "email: only a credential for every user may set it")
             email = None
-        taken = IncomingUser(None if name == handle else name, email, metadata, created)
+        id_ = UUID(self._user_id)
+        taken = IncomingUser(id_, handle, None if name == handle else name, email, metadata, created)
         try:
             taken = replace(taken, **validation.names(taken, ("name", "email"), self.limits))
             validation.metadata(metadata, self.limits)
         except Invalid as error:
             self.left_out.add("user", self._user_id, error.message)
-            taken = IncomingUser(None, None, {}, created)
+            taken = IncomingUser(id_, handle, None, None, {}, created)
         self.user = taken
 
     def _app(self, fields: Fields, number: int, id_: str) -> Row:

@@ -25,8 +25,8 @@ class LeftOutItem(BaseModel):
     """An item of the archive that was not imported. Its text is never repeated."""
 
     kind: str = Field(
-        description="memory (or a part of one), app, category, history, revision, access_log, rule, policy, capture or"
-        " user."
+        description="memory (or a part of one), app, category, history, revision, access_log, rule, policy, capture,"
+        " source, passage or user."
     )
     id: str = Field(description="The item's id in the archive; for a revision, the id of its memory.")
     reason: str = Field(description="The field and the problem.")
@@ -65,7 +65,16 @@ class ImportReport(BaseModel):
     policies: int
     descriptions: int = Field(description="The user's descriptions of categories.")
     captures: int
+    passages: int = Field(description="Messages of conversations, and passages of files.")
     vectors: int
+    adopted_ids: list[str] = Field(
+        description="The user and apps, as `user NAME` and `app NAME`, that nothing referred to yet and that have the"
+        f" archive's ids now; the first {SHOWN}."
+    )
+    kept_ids: list[str] = Field(
+        description="Those that have other ids here than in the archive, and keep them because something refers to them"
+        f" already, or because the archive's ids are taken; the first {SHOWN}."
+    )
     left_out: list[LeftOutItem] = Field(description=f"Items that were not imported; the first {SHOWN}.")
     mended: int = Field(description="Numbers that JSON does not allow, such as NaN, and that were replaced by null.")
     notes: list[NoteItem] = Field(description=f"Items that were changed on import; the first {SHOWN}.")

@@ -5,7 +5,7 @@ Each query binds `user` and the selection: `app`, `from`, `to` (null: any) and `
 
 from __future__ import annotations
 
-from openmemory.backup.format import ACCESSES, CAPTURES, MEMORIES, REVISIONS, STEPS
+from openmemory.backup.format import ACCESSES, CAPTURES, MEMORIES, PASSAGES, REVISIONS, SOURCES, STEPS
 
 _WHICH = """
     m.user_id = :user AND (CAST(:app AS uuid) IS NULL OR m.app_id = :app)
@@ -13,11 +13,17 @@ _WHICH = """
     AND (CAST(:to AS timestamptz) IS NULL OR m.created_at <= :to)
 """
 _CHOSEN = f"SELECT m.id FROM memories AS m WHERE {_WHICH}"
+_SAID = """
+    p.user_id = :user AND (CAST(:app AS uuid) IS NULL OR p.app_id = :app)
+    AND (CAST(:from AS timestamptz) IS NULL OR p.created_at >= :from)
+    AND (CAST(:to AS timestamptz) IS NULL OR p.created_at <= :to)
+"""
 # Without a filter: all of the user's apps, even those that no memory refers to. With a filter: only those that the
 # selected memories refer to.
 _APPS = f"""
     (:whole OR a.id IN (
         SELECT m.app_id FROM memories AS m WHERE {_WHICH}
+        UNION SELECT p.app_id FROM passages AS p WHERE {_SAID}
         UNION SELECT app_id FROM memory_status_history WHERE memory_id IN ({_CHOSEN})
         UNION SELECT app_id FROM memory_revisions WHERE memory_id IN ({_CHOSEN})
         UNION SELECT app_id FROM memory_access_logs WHERE memory_id IN ({_CHOSEN})))
@@ -141,11 +147,31 @@ LINES: dict[str, str] = {
         ) AS s
         WHERE {_CAPTURES} ORDER BY k.created_at, k.id, s.kind, s.number
     """,
+    SOURCES: f"""
+        SELECT CAST(json_build_object('id', s.id, 'app_id', s.app_id, 'kind', s.kind, 'namespace', s.namespace,
+            'locator', s.locator, 'language', s.language, 'hash', s.hash, 'bytes', s.bytes, 'title', s.title,
+            'summary', s.summary, 'metadata', s.metadata, 'state', s.state, 'created_at', s.created_at,
+            'updated_at', s.updated_at, 'closed_at', s.closed_at, 'deleted_at', s.deleted_at, 'infer', s.infer,
+            'captured', s.captured) AS text)
+        FROM sources AS s
+        WHERE s.user_id = :user AND s.id IN (SELECT p.source_id FROM passages AS p WHERE {_SAID})
+        ORDER BY s.created_at, s.id
+    """,
+    PASSAGES: f"""
+        SELECT CAST(json_build_object('id', p.id, 'source_id', p.source_id, 'kind', p.kind,
+            'position', p.position, 'external_id', p.external_id, 'role', p.speaker, 'heading', p.heading,
+            'first_line', p.first_line, 'last_line', p.last_line, 'content', p.content, 'metadata', p.metadata,
+            'state', p.state, 'created_at', p.created_at, 'expires_at', p.expires_at) AS text)
+        FROM passages AS p WHERE {_SAID} ORDER BY p.created_at, p.id
+    """,
 }  # fmt: skip
 """The JSON Lines members, in order."""
 
 VECTORS = f"""
     SELECT m.id, e.model, e.text_hash, e.vector, e.chunking
     FROM memories AS m JOIN embeddings AS e ON e.kind = 'memory' AND e.id = m.id AND e.text_hash = m.hash
-    WHERE {_WHICH} ORDER BY m.created_at, m.id
+    WHERE {_WHICH}
+    UNION ALL SELECT p.id, e.model, e.text_hash, e.vector, e.chunking
+    FROM passages AS p JOIN embeddings AS e ON e.kind = 'passage' AND e.id = p.id AND e.text_hash = p.hash
+    WHERE {_SAID}
     """

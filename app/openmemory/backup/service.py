@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -12,7 +13,9 @@ from typing import BinaryIO, Literal
 from psycopg import errors as pg
 from sqlalchemy import exc, text
 
-from openmemory.access.restore import drop_unbound_rules, restore_user
+from openmemory.access import directory
+from openmemory.access.directory import Directory
+from openmemory.access.restore import ComparedIds, adopt_ids, drop_unbound_rules, restore_user
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
@@ -20,7 +23,7 @@ from openmemory.backup import duplicates
 from openmemory.backup.admission import Admission, paced
 from openmemory.backup.container import Container
 from openmemory.backup.exporting import ArchiveWriter, ExportSelection
-from openmemory.backup.format import CAPTURES, STEPS, UNPACKED, too_much
+from openmemory.backup.format import CAPTURES, SOURCES, STEPS, UNPACKED, too_much
 from openmemory.backup.reading import CopyRows, rows
 from openmemory.backup.records import Records
 from openmemory.backup.report import SHOWN, ImportReport, MemoriesReport
@@ -40,6 +43,7 @@ from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.restore import planning, tables, writing
 from openmemory.memories.schemas import OnError
 from openmemory.memories.service import Memories
+from openmemory.sources import restore as of_sources
 
 Mode = Literal["overwrite", "skip"]
 """The handling of existing memories: overwrite them with the archive's version, or leave them unchanged."""
@@ -69,6 +73,9 @@ _MODEL = 10.0
 """Seconds within which a model must report its dimension."""
 
 
+_MORE_TABLES = {**of_captures.TABLES, **of_sources.TABLES}
+
+
 def no_progress(_stage: Stage, _done: int, _total: int | None) -> None:
     """Ignores the progress."""
 
@@ -80,6 +87,7 @@ class Backup:
         self,
         database: Database,
         memories: Memories,
+        directory: Directory,
         delivery: OutboxDelivery,
         spaces: Spaces,
         *,
@@ -90,6 +98,7 @@ class Backup:
     ) -> None:
         self._database = database
         self._memories = memories
+        self._directory = directory
         self._delivery = delivery
         self._spaces = spaces
         self._folder = folder
@@ -180,8 +189,10 @@ class Backup:
         progress: Progress = no_progress,
         *,
         on_error: OnError = "skip",
+        dry_run: bool = False,
     ) -> ImportReport:
-        """Imports an archive in one transaction, and closes it.
+        """Imports an archive in one transaction, and closes it. `dry_run`: rolls it back, and only reports; the caller
+        may then be a user who does not exist.
 
         Items that `capture` refuses or that exceed a limit are left out and reported. Everything else is checked first:
         an inconsistent archive changes nothing.
@@ -194,40 +205,51 @@ class Backup:
         """
         try:
             self.may_import(caller)
-            done, records = await self._restore(caller, archive, mode, progress, on_error)
+            done, ids, records = await self._restore(caller, archive, mode, progress, on_error, dry_run=dry_run)
         finally:
             archive.close()
-        self._delivery.wake()
-        self._analyze_after_writes.wrote(done["added"] + done["replaced"])
-        self._memories.written["add"] += done["added"]
-        self._memories.written["update"] += done["replaced"]
+        if not dry_run:
+            self._wrote(caller, done, ids)
         return ImportReport(
             memories=MemoriesReport.model_validate({**done, "left_out": records.counted["memories"]}),
             left_out=records.left_out.items,
             mended=records.left_out.mended,
             notes=records.left_out.notes,
+            adopted_ids=ids.adopted[:SHOWN],
+            kept_ids=ids.kept[:SHOWN],
             **done,
         )
 
+    def _wrote(self, caller: Caller, done: dict[str, int], ids: ComparedIds) -> None:
+        if ids.adopted:
+            self._directory.forget(caller.user)
+        self._delivery.wake()
+        self._analyze_after_writes.wrote(done["added"] + done["replaced"])
+        self._memories.written["add"] += done["added"]
+        self._memories.written["update"] += done["replaced"]
+
     async def _restore(
-        self, caller: Caller, archive: Spool, mode: Mode, progress: Progress, on_error: OnError
-    ) -> tuple[dict[str, int], Records]:
+        self, caller: Caller, archive: Spool, mode: Mode, progress: Progress, on_error: OnError, *, dry_run: bool
+    ) -> tuple[dict[str, int], ComparedIds, Records]:
         records = Records(self._memories.intake, self._limits, caller.principal, datetime.now(UTC).isoformat())
         async with self._turns.turn(str(caller.user_id)):
             models = await self._models()
             container = await asyncio.to_thread(Container, archive.file, unpacked=UNPACKED * self._limits.backup)
             async with self._database.long_transaction(_MAX_STATEMENT_SECONDS) as tx:
-                await tables.make(tx, of_captures.TABLES)
+                await tables.make(tx, _MORE_TABLES)
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)
                 await self._check(tx, records)
                 if on_error == "fail":  # before anything is created that others can see
                     records.left_out.refuse_any()
-                categories = await shared.make(tx, self._database)
-                done = await self._write(tx, caller, records, mode, progress, models=models)
+                # Others wait for a category of a dry run until it is rolled back. Nothing of it may stay.
+                categories = await shared.make(tx, None if dry_run else self._database)
+                done, ids = await self._write(tx, caller, records, mode, progress, models=models)
                 if on_error == "fail":
                     records.left_out.refuse_any()
-                return {**done, "categories": categories}, records
+                if dry_run:
+                    await tx.rollback()
+                return {**done, "categories": categories}, ids, records
 
     async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:
         pending: Iterator[CopyRows] = rows(container, records)
@@ -265,10 +287,12 @@ class Backup:
             records.left_out.add(kind, id_, "its memory is not in the archive")
         for id_ in await of_captures.lost(tx, SHOWN):
             records.left_out.add("capture", id_, f"is in {STEPS}, but not in {CAPTURES}")
+        for id_ in await of_sources.lost(tx, SHOWN):
+            records.left_out.add("passage", id_, f"its source is not in {SOURCES}")
         if not records.ours:
             for id_ in await drop_unbound_rules(tx):
                 records.left_out.add("rule", id_, "subject_id: is missing; OpenMemory never applied this rule")
-        await tables.prepare(tx, of_captures.TABLES)
+        await tables.prepare(tx, _MORE_TABLES)
 
     async def _write(
         self,
@@ -279,18 +303,24 @@ class Backup:
         progress: Progress,
         *,
         models: list[tuple[str, int]],
-    ) -> dict[str, int]:
+    ) -> tuple[dict[str, int], ComparedIds]:
         """Plans and writes the import. Retries if another transaction wrote the same id or text first."""
+        if caller.known_user is None:  # a dry run for a new user, which is rolled back
+            user_id, app_id = await directory.make(tx, caller.user, caller.app)
+            caller = replace(caller, user_id=user_id, app_id=app_id)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 async with tx.begin_nested():
                     progress("writing", 0, 2)
-                    apps = await planning.plan(tx, caller, overwrite=mode == "overwrite")
+                    owner, ids = await adopt_ids(tx, caller, records.user)
+                    apps = await planning.plan(tx, owner, overwrite=mode == "overwrite")
                     progress("writing", 1, 2)
-                    done = await writing.write(tx, caller, mode=mode, models=models)
+                    detail = {"mode": mode, **({"former_user_id": ids.former_user_id} if ids.former_user_id else {})}
+                    done = await writing.write(tx, owner, detail=detail, models=models)
                     if records.user is not None:
-                        await restore_user(tx, caller, records.user)
-                    captures, no_captures = await of_captures.restore_captures(tx, caller, SHOWN)
+                        await restore_user(tx, owner, records.user)
+                    captures, no_captures = await of_captures.restore_captures(tx, owner, SHOWN)
+                    pieces = await of_sources.restore_sources(tx, owner, models=models)
                     lost = [*await writing.lost(tx, SHOWN), *no_captures]
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
@@ -307,7 +337,7 @@ class Backup:
             else:
                 for kind, id_, problem in lost:
                     records.left_out.add(kind, id_, problem)
-                return {**done, "apps": apps, "captures": captures}
+                return {**done, "apps": apps, "captures": captures, "passages": pieces}, ids
         raise AssertionError("unreachable")
 
 

@@ -23,7 +23,7 @@ def look_for_room(folder: Path, size: int = 0) -> None:
         Unavailable: the disk has too little space.
     """
     if shutil.disk_usage(folder).free < _RESERVE + size:
-        raise _no_room(f"less than {(_RESERVE + size) // 2**20:,} MB are left")
+        raise no_room(f"less than {(_RESERVE + size) // 2**20:,} MB are left")
 
 
 class Spool:
@@ -39,7 +39,7 @@ class Spool:
             file = tempfile.TemporaryFile(dir=temporary(folder))  # noqa: SIM115 - `close` closes it
             self.file = cast(BinaryIO, file)
         except OSError as error:
-            raise _no_room(error.strerror or "it cannot be written") from error
+            raise no_room(error.strerror or "it cannot be written") from error
         self._unseen = _LOOK_EVERY
 
     def write(self, data: bytes) -> int:
@@ -55,7 +55,7 @@ class Spool:
                 look_for_room(self._folder)
             return self.file.write(data)
         except OSError as error:
-            raise _no_room(error.strerror or "it cannot be written") from error
+            raise no_room(error.strerror or "it cannot be written") from error
 
     def flush(self) -> None:
         """Flushes buffered data to the operating system."""
@@ -72,5 +72,6 @@ class Spool:
         self.file.close()
 
 
-def _no_room(problem: str) -> Unavailable:
+def no_room(problem: str) -> Unavailable:
+    """The error for a disk that is full."""
     return Unavailable(f"The disk has no space for an archive: {problem}", retry_after=60, code="no_room")

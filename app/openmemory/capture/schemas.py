@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
@@ -39,12 +40,14 @@ class CaptureCreate:
     """The input of a capture: the text of `like`, or a conversation. `like` also holds fields that all memories get.
 
     `wait`: True if the caller waits for the language model; None means True for a text and False for a conversation.
+    `longest_wait`: the most seconds that it waits, if that is less than the setting `capture.wait`.
     `once`: the idempotency key of the request, if it must be processed only once.
     """
 
     like: MemoryCreate
     messages: tuple[Turn, ...] = ()
     wait: bool | None = None
+    longest_wait: float = math.inf
     once: IdempotentRequest | None = None
 
 

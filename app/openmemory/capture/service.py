@@ -101,7 +101,7 @@ class Captures:
             id_, over = await self._store(caller, new)
         waits = not new.messages if new.wait is None else new.wait
         self._worker.wake()
-        if waits and not over and (seconds := self._settings.capture.wait):
+        if waits and not over and (seconds := min(self._settings.capture.wait, new.longest_wait)):
             await wait_for_attempt(self._database, self._worker, self._room, id_, seconds=seconds, moved=moved)
         async with self._room:
             outcome = await self.outcome(caller, id_)
@@ -139,9 +139,15 @@ class Captures:
 
     @retry_on_conflict
     async def list(
-        self, caller: Caller, *, statuses: Sequence[Status] = (), page: int = 1, size: int = 20
+        self,
+        caller: Caller,
+        *,
+        statuses: Sequence[Status] = (),
+        memory_id: UUID | None = None,
+        page: int = 1,
+        size: int = 20,
     ) -> CapturePage:
-        """A page of captures, newest first.
+        """A page of captures, newest first. `memory_id`: only those that made or changed this memory.
 
         Raises:
             Invalid: the page or its size cannot be used.
@@ -150,7 +156,9 @@ class Captures:
         validation.between(page, "page", 1, 1_000_000)
         validation.between(size, "size", 1, MAX_PAGE_SIZE)
         which = and_(
-            own(caller, Capture), Capture.status == func.any([str(one) for one in statuses]) if statuses else true()
+            own(caller, Capture),
+            Capture.status == func.any([str(one) for one in statuses]) if statuses else true(),
+            Capture.memory_ids.bool_op("@>")([memory_id]) if memory_id is not None else true(),
         )
         newest = _whole().where(which).order_by(Capture.created_at.desc(), Capture.id.desc())
         async with self._database.transaction() as tx:
@@ -277,7 +285,7 @@ async def _views(
     """Captures as response models. Memories that the caller's app may no longer read are left out."""
     ids = list({id_ for row in rows for id_ in row.memory_ids})
     readable = set(ids)
-    if ids and not (caller.owner and caller.principal.namespaces is None):
+    if ids and not (caller.owner and caller.everywhere):
         states = ALL_STATES if caller.owner else states
         query = select(Memory.id).where(Memory.id == func.any(ids), readable_by(caller, Memory, states=states))
         readable = set((await tx.scalars(query, caller.parameters)).all())

@@ -7,6 +7,7 @@ the whole archive is imported.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from sqlalchemy import text
@@ -37,8 +38,9 @@ _ADD = """
 _ADDS = (text(_ADD.format(id="i.id")), text(_ADD.format(id="gen_random_uuid()")))
 
 
-async def make(tx: Tx, database: Database) -> int:
-    """Create the new categories in batches, each in its own transaction. Returns their number.
+async def make(tx: Tx, database: Database | None) -> int:
+    """Create the new categories in batches, each in its own transaction; all in `tx` without a database. Returns their
+    number.
 
     `tx` holds the loaded archive. If the import fails later, the categories stay, like those whose memories are erased.
     """
@@ -46,7 +48,7 @@ async def make(tx: Tx, database: Database) -> int:
     while found := (await tx.execute(_NEW, {"after": after, "some": _TOGETHER})).all():
         after = found[-1].name
         for add in _ADDS:
-            async with database.statement() as own:
+            async with nullcontext(tx) if database is None else database.statement() as own:
                 made += (await own.execute(add, _columns(found))).rowcount
     return made
 

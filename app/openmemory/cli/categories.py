@@ -9,7 +9,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import User
-from openmemory.cli.output import CommandAnswer, Table, progress
+from openmemory.cli.output import CommandAnswer, Table, memories, progress
 
 categories = typer.Typer(help="List, describe and assign categories.", no_args_is_help=True)
 
@@ -120,7 +120,7 @@ def _preview(found: dict[str, Any]) -> CommandAnswer:
         for item in found["items"]
     ]
     table = Table(["id", "would be", "is", "memory"], rows, wide="memory")
-    return CommandAnswer(found, table, notes=[f"{len(rows):,} of {found['total']:,} memories; nothing was assigned."])
+    return CommandAnswer(found, table, notes=[f"{len(rows):,} of {memories(found['total'])}; nothing was assigned."])
 
 
 def _named(item: dict[str, Any]) -> str:

@@ -15,13 +15,16 @@ from openmemory.cli.connect import clients, connect, disconnect
 from openmemory.cli.doctor import doctor
 from openmemory.cli.erase import erase
 from openmemory.cli.export import export
+from openmemory.cli.files import files
 from openmemory.cli.grants import grants
 from openmemory.cli.hooks import hook, hooks
 from openmemory.cli.import_ import import_
+from openmemory.cli.ingest import ingest
 from openmemory.cli.keys import keys
 from openmemory.cli.list_ import list_
 from openmemory.cli.mcp import mcp
 from openmemory.cli.memories import accesses, archive, delete, get, history, pause, related, restore, update
+from openmemory.cli.open import open_
 from openmemory.cli.policies import policies
 from openmemory.cli.rules import rules
 from openmemory.cli.search import search
@@ -29,6 +32,7 @@ from openmemory.cli.serve import serve
 from openmemory.cli.service import service
 from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
+from openmemory.cli.threads import threads
 from openmemory.cli.usage import usage
 
 # Rich's help formatter takes longer to import than everything else in this module together.
@@ -61,6 +65,7 @@ def _options(
 
 
 cli.command()(serve)
+cli.command("open")(open_)
 cli.command()(mcp)
 cli.command()(connect)
 cli.command()(disconnect)
@@ -77,6 +82,9 @@ cli.command("import")(import_)
 cli.command()(export)
 cli.command()(sync)
 cli.command()(doctor)
+cli.command()(ingest)
+cli.add_typer(files, name="files")
+cli.add_typer(threads, name="threads")
 cli.add_typer(rules, name="rules")
 cli.add_typer(service, name="service")
 cli.add_typer(apps, name="apps")

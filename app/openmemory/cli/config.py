@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from openmemory.cli.options import ConfigFile, DataDir, Json, load_settings
@@ -18,11 +17,8 @@ def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fal
     values: dict[str, Any] = {}
     rows = []
     for path, field in keys().items():
-        value: Any = settings
-        for part in path:
-            value = getattr(value, part)
         name = ".".join(path)
-        values[name] = str(data_folder(settings)) if name == "data_dir" else _masked(value)
+        values[name] = str(data_folder(settings)) if name == "data_dir" else settings.masked(path)
         shown = ", ".join(values[name]) if isinstance(values[name], list) else values[name]
         rows.append((name, str(shown), field.description))
     values["inherited"] = {
@@ -31,14 +27,3 @@ def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fal
     }
     table = Table(["setting", "value", "meaning"], rows, wide="meaning")
     CommandAnswer(values, table, notes=[*settings.warnings(), *settings.inherited.lines()]).show(json=json)
-
-
-def _masked(value: Any) -> Any:
-    """A setting with its secrets masked, including secrets inside URLs."""
-    from pydantic import SecretStr
-
-    if isinstance(value, SecretStr):
-        return "********" if value.get_secret_value() else ""
-    if isinstance(value, str):
-        return re.sub(r"(?<=://)[^/@]+(?=@)", "********", value)
-    return list(value) if isinstance(value, tuple) else value

@@ -15,7 +15,7 @@ from openmemory.cli.output import CommandAnswer, Table, local_time, note
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from openmemory.connect.clients import AssistantClient, ServerAddress
+    from openmemory.connect.clients import AssistantClient
     from openmemory.connect.connections import FileChange
 
     Plan = tuple[AssistantClient, Callable[[], FileChange]]
@@ -59,6 +59,7 @@ def connect(
     from openmemory.cli.hooks import adding
     from openmemory.connect import connections
     from openmemory.connect.links import link
+    from openmemory.connect.servers import program, server
     from openmemory.errors import Invalid
 
     if project and remote and key:
@@ -68,10 +69,11 @@ def connect(
     chosen = _chosen(names, project)
     more = ["--user", user] if user else []
     if remote is None:
-        more += location_options(data_dir, config)
+        # The environment of this machine does not belong into a project's files, which others read.
+        more += location_options(data_dir, config, environ={} if project else None)
     url = None if remote is None else checked_url(remote, "--remote").rstrip("/")
     command = ["openmemory" if project else program(), "mcp", *more]
-    servers = {it.app: _server(it, command, url, key=key, user=user) for it in chosen}
+    servers = {it.app: server(it, command, url, key=key, user=user) for it in chosen}
     if links:
         found = {it.app: address for it in chosen if (address := link(it, servers[it.app]))}
         CommandAnswer(found, Table(["client", "link"], list(found.items()), wide="link")).show(json=json)
@@ -123,9 +125,9 @@ async def clients(client: Client, user: User = None) -> CommandAnswer:
         (
             row["title"],
             "yes" if row["connected"] else "",
-            "yes" if row["written_lately"] or row["reads_lately"] else "",
+            "yes" if row["written_lately"] or row["read_lately"] else "",
             _with_lately(row["memories_written"], row["written_lately"]),
-            _with_lately(row["memories_read"], row["reads_lately"]),
+            _with_lately(row["memories_read"], row["read_lately"]),
             local_time(row["last_read"]) or "never",
             row["file"],
         )
@@ -144,7 +146,7 @@ def _row(app: str, title: str, file: str, is_connected: bool, found: dict[str, A
         "memories_written": found.get("total_memories_created", 0),
         "memories_read": found.get("total_memories_accessed", 0),
         "written_lately": found.get("recently_created", 0),
-        "reads_lately": found.get("recent_accesses", 0),
+        "read_lately": found.get("recently_accessed", 0),
         "last_read": found.get("last_accessed"),
     }
 
@@ -194,32 +196,6 @@ def _file(client: AssistantClient, project: bool) -> Path:
     return Path.cwd() / client.project if project else client.file
 
 
-def program() -> str:
-    """The command that assistants start. Those with a window do not have the PATH of a shell."""
-    import shutil
-    import sys
-
-    own = Path(sys.executable).with_name("openmemory")
-    return str(own) if own.exists() else shutil.which("openmemory") or "openmemory"
-
-
-def _server(
-    client: AssistantClient, command: list[str], url: str | None, *, key: str | None, user: str | None
-) -> ServerAddress:
-    """The way of this assistant to the service, under its own name."""
-    from urllib.parse import quote
-
-    from openmemory.connect.clients import ServerAddress
-
-    command = [*command, "--client", client.app]
-    if url is None:
-        return ServerAddress(command=tuple(command))
-    if client.remote is None:
-        return ServerAddress(command=(*command, "--url", url), env={"OPENMEMORY_API_KEY": key} if key else {})
-    path = f"/mcp/{quote(client.app, safe='')}/http/{quote(user, safe='')}?format=compact" if user else "/mcp"
-    return ServerAddress(url=url + path, headers={"Authorization": f"Bearer {key}"} if key else {})
-
-
 def change_files(
     plans: list[Plan],
     *,
@@ -260,7 +236,7 @@ def change_files(
             continue
         result["status"] = "changed"
         if not json:
-            print(f"{change.client.title}: changed {change.file}. {change.client.then}")
+            print(f"{change.client.title}: changed {change.file}. {change.next_step}")
     failed = [f"error: {result['detail']}" for result in results if result["status"] == "failed"]
     answer = CommandAnswer(results, failed=bool(failed))
     answer.show(json=json)

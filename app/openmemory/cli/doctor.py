@@ -18,6 +18,7 @@ async def doctor(client: Client) -> CommandAnswer:
         )
         rows.append((name, "ok" if check["ok"] else "FAILS", detail, f"{check['milliseconds']:.0f} ms"))
     rows += [(name.replace("_", " "), count, "", "") for name, count in found["counts"].items()]
+    rows += [(f"{name} on disk", _in_units(size), "", "") for name, size in found["sizes"].items()]
     rows += [
         ("vectors waiting", found["marks_waiting"], "", ""),
         ("vectors stuck", found["marks_stuck"], "", ""),
@@ -34,3 +35,12 @@ async def doctor(client: Client) -> CommandAnswer:
         *(f"Problem: {plain(problem)}" for problem in found["problems"]),
         failed=bool(found["problems"]),
     )
+
+
+def _in_units(size: float) -> str:
+    """Returns a number of bytes in the unit that people read easily, such as `12.3 MB`."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.output import CommandAnswer, confirm
+from openmemory.cli.output import CommandAnswer, confirm, memories
 from openmemory.errors import Invalid
 
 
@@ -15,7 +15,8 @@ from openmemory.errors import Invalid
 async def erase(
     client: Client,
     memory: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="A memory of the user; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="ID", help="A memory of the user, by its id or its first characters; may be repeated."),
     ] = None,
     user: Annotated[
         str | None, typer.Option(metavar="NAME", help="The user. Without --memory, everything of this user is erased.")
@@ -29,7 +30,7 @@ async def erase(
     from urllib.parse import quote
 
     if memory:
-        confirm(f"Erase {len(memory)} memories of {await client.user(user)}?", yes)
+        confirm(f"Erase {memories(len(memory))} of {await client.user(user)}?", yes)
         body = {"user_id": user, "memory_ids": memory}
         answer = await client.call("POST", "/api/v1/memories/actions/erase", body=body)
     elif user is not None:

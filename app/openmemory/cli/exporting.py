@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from openmemory.cli.client import Client
 from openmemory.cli.jsonl import STATES
-from openmemory.cli.output import note, progress
+from openmemory.cli.output import memories, note, progress
 from openmemory.errors import SetupError, Unavailable
 from openmemory.resilience.atomic_files import replacing
 
@@ -37,7 +37,7 @@ async def export_lines(client: Client, name: str, *, user: str, states: Sequence
             written += len(page)
             show(written, total)
     if name != "-":
-        note(f"{written} memories of {user} written to {name}.")
+        note(f"{memories(written)} of {user} written to {name}.")
 
 
 async def export_archive(client: Client, name: str, *, user: str, vectors: bool) -> None:

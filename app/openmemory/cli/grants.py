@@ -47,7 +47,10 @@ async def add(
     effect: Annotated[str, typer.Argument(metavar="allow|deny", help="The effect of the rule.")],
     object_type: Annotated[str, typer.Argument(metavar="TYPE", help="memory, app, namespace, category or all.")],
     object_: Annotated[
-        str | None, typer.Argument(metavar="OBJECT", help="The id or name of the object; none for all.")
+        str | None,
+        typer.Argument(
+            metavar="OBJECT", help="The id (of a memory: or its first characters) or name of the object; none for all."
+        ),
     ] = None,
     app: AppName = None,
     user: User = None,
@@ -73,7 +76,7 @@ async def revoke(
 async def explain(
     client: Client,
     *,
-    memory: Annotated[str, typer.Argument(metavar="MEMORY", help="The memory's id.")],
+    memory: Annotated[str, typer.Argument(metavar="MEMORY", help="The memory's id, or its first characters.")],
     app: Annotated[str, typer.Option("--app", metavar="NAME", help="The app.")],
     user: User = None,
 ) -> CommandAnswer:

@@ -1,4 +1,4 @@
-"""`openmemory hook`: the programs that assistants run at the start of a session and with each prompt.
+"""`openmemory hook`: the programs that assistants run at the start and end of a session and with each prompt.
 
 A hook must never fail or delay a session. It ends with exit code 0 within its time whatever happens, and prints nothing
 on any failure. Only a part of the standard library is imported here: typer, httpx and the application take longer to
@@ -21,8 +21,12 @@ from urllib.parse import SplitResult, urlsplit
 from openmemory.cli import project
 
 EVENT_NAMES = {"session-start": "SessionStart", "prompt": "UserPromptSubmit"}
+CAPTURES = ("pre-compact", "session-end")
+"""The hooks that send what was said, and print nothing."""
 TIMEOUT = 300
 """Milliseconds from the start of the process to its end."""
+LOG_TIMEOUT = 4_000
+"""The same with `--log`, where nobody waits for what is printed."""
 _MARGIN = 0.015
 """Seconds that are kept for printing and ending."""
 BUDGETS = {"session-start": 600, "prompt": 200}
@@ -67,10 +71,11 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
 
 def _timeout(arguments: Sequence[str]) -> float:
+    usual = LOG_TIMEOUT if "--log" in arguments else TIMEOUT
     try:
-        return float(dict(_pairs(arguments)).get("timeout", TIMEOUT)) / 1_000
+        return float(dict(_pairs(arguments)).get("timeout", usual)) / 1_000
     except (HookError, ValueError):
-        return TIMEOUT / 1_000
+        return usual / 1_000
 
 
 def _elapsed() -> float:
@@ -84,8 +89,8 @@ def _elapsed() -> float:
 
 def _answer(event: str, options: Options) -> str:
     """Asks the service, and returns the text to print."""
-    if event not in EVENT_NAMES:
-        raise HookError(f"{event!r} is no hook; valid are {', '.join(EVENT_NAMES)}")
+    if event not in (*EVENT_NAMES, *CAPTURES):
+        raise HookError(f"{event!r} is no hook; valid are {', '.join((*EVENT_NAMES, *CAPTURES))}")
     given = _given()
     folder = next((path for path in (given.get("cwd"), *_roots(given)) if isinstance(path, str) and path), os.getcwd())
     body: dict[str, Any] = {
@@ -93,6 +98,9 @@ def _answer(event: str, options: Options) -> str:
         "app": options.get("client"),
         "namespace": options.get("namespace") or project.namespace(folder),
     }
+    if event in CAPTURES:
+        (_log if "log" in options else _capture)(options, given, body)
+        return ""
     body["budget"] = int(options.get("budget", BUDGETS[event]))
     if event == "prompt":
         body["query"] = str(given.get("prompt") or "").strip()[:_QUERY]
@@ -100,11 +108,50 @@ def _answer(event: str, options: Options) -> str:
             raise HookError("there is no prompt")
         if "min-score" in options:
             body["min_score"] = float(options["min-score"])
-    found = _post(options, "/api/v1/brief", body)
+    status, found = _post(options, "/api/v1/brief", body)
+    if status != 200:
+        raise HookError(f"the service answers {status}")
     text = found.get("text")
     if not isinstance(text, str):
         raise HookError("the answer has no text")
     return _shown(options.get("client", ""), event, text)
+
+
+def _capture(options: Options, given: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+    """Sends what the user wrote since the last time, for the language model. Without one, the service keeps nothing."""
+    from openmemory.cli.transcript import send_new
+
+    if not isinstance(transcript := given.get("transcript_path"), str):
+        raise HookError("there is no transcript")
+
+    def send(texts: list[str], key: str) -> None:
+        messages = [{"role": "user", "content": text} for text in texts]
+        more = {"messages": messages, "infer": True, "async": True}
+        status, found = _post(options, "/api/v1/memories", {**body, **more}, key)
+        if status not in (200, 202) and (status not in _REFUSED or found.get("error") == "no_language_model"):
+            raise HookError(f"the service answers {status}, {found.get('detail')}")
+
+    send_new(transcript, os.path.join(_cache(), "openmemory", "sessions"), send)
+
+
+def _log(options: Options, given: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+    """Stores what both sides said since the last time, verbatim. With `infer`, the language model reads it too."""
+    from openmemory.cli.transcript import log_new
+
+    if not isinstance(transcript := given.get("transcript_path"), str):
+        raise HookError("there is no transcript")
+
+    def log(session: str, messages: list[dict[str, str]]) -> None:
+        more = {"messages": messages, "infer": "infer" in options}
+        status, found = _post(options, f"/api/v1/threads/{session}/messages", {**body, **more})
+        if status != 200 and status not in _REFUSED:
+            raise HookError(f"the service answers {status}, {found.get('detail')}")
+
+    log_new(transcript, os.path.join(_cache(), "openmemory", "sessions"), log)
+
+
+_REFUSED = (400, 409, 413, 422)
+"""Statuses of a batch that would be refused again."""
 
 
 def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -114,10 +161,11 @@ def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         name, found, value = argument.removeprefix("--").partition("=")
         if not argument.startswith("--") or name not in OPTIONS:
             raise HookError(f"{argument!r} is no option of a hook")
-        yield name, value if found or name == "verbose" else next(rest, "")
+        yield name, value if found or name in _FLAGS else next(rest, "")
 
 
-OPTIONS = ("client", "user", "namespace", "budget", "min-score", "url", "data-dir", "timeout", "verbose")
+_FLAGS = ("log", "infer", "verbose")
+OPTIONS = ("client", "user", "namespace", "budget", "min-score", "url", "data-dir", "timeout", *_FLAGS)
 
 
 def _given() -> dict[str, Any]:
@@ -148,8 +196,10 @@ def _shown(client: str, event: str, text: str) -> str:
     return json.dumps({"systemMessage": text.partition("\n")[0], "hookSpecificOutput": own})
 
 
-def _post(options: Options, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Posts to the service and returns its JSON object."""
+def _post(
+    options: Options, path: str, body: Mapping[str, Any], idempotency_key: str = ""
+) -> tuple[int, dict[str, Any]]:
+    """Posts to the service and returns the status and the JSON object of its answer."""
     url, key = _service(options)
     if url.scheme not in ("http", "https") or not url.hostname:
         raise HookError("the service has no address")
@@ -157,16 +207,18 @@ def _post(options: Options, path: str, body: Mapping[str, Any]) -> dict[str, Any
     head = [f"POST {url.path.rstrip('/')}{path} HTTP/1.0", f"Host: {url.netloc.rpartition('@')[2]}"]
     head += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
     head += [f"Authorization: Bearer {key}"] if key else []
+    head += [f"Idempotency-Key: {idempotency_key}"] if idempotency_key else []
     if any(not line.isprintable() for line in head):
         raise HookError("the address or the key cannot be sent")
     received = _exchanged(url, "\r\n".join(head).encode() + b"\r\n\r\n" + content)
     status, _, answer = received.partition(b"\r\n\r\n")
-    if status.split(b" ", 2)[1:2] != [b"200"]:
-        raise HookError(f"the service answers {status.splitlines()[:1]!r}")
-    found = json.loads(answer)
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        raise HookError(f"the service answers {status.splitlines()[:1]!r}") from None
     if not isinstance(found, dict):
         raise HookError("the service does not answer with a JSON object")
-    return found
+    return int(status.split(b" ", 2)[1]), found
 
 
 def _exchanged(url: SplitResult, request: bytes) -> bytes:
@@ -219,6 +271,11 @@ def _data_folders() -> list[str]:
     else:
         home = os.environ.get("XDG_DATA_HOME", "").strip() or "~/.local/share"
     return [os.path.join(home, "openmemory"), "/var/lib/openmemory"]
+
+
+def _cache() -> str:
+    home = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME", "").strip()
+    return os.path.expanduser(home or "~/.cache")
 
 
 def _read(path: str) -> str:

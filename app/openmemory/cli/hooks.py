@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from openmemory.cli.connect import DryRun, Names, Yes, change_files, chosen_from, program
+from openmemory.cli.connect import DryRun, Names, Yes, change_files, chosen_from
 from openmemory.cli.options import ConfigFile, DataDir, Json, Namespace, Url, User
 from openmemory.cli.output import CommandAnswer, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from openmemory.cli.connect import Plan
@@ -34,6 +35,22 @@ def add(
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Also search for each prompt, and show the few memories that fit it.")
     ] = False,
+    capture: Annotated[
+        bool,
+        typer.Option(
+            "--capture",
+            help="Also send what you wrote to the service when a session of Claude Code is compacted or ends. The"
+            " language model of the service makes memories of it, which costs calls; without one, nothing is kept.",
+        ),
+    ] = False,
+    log: Annotated[
+        bool,
+        typer.Option(
+            "--log",
+            help="Also store what both sides said in a session of Claude Code, word for word, when it is compacted or"
+            " ends. With --capture, the language model of the service reads it.",
+        ),
+    ] = False,
     budget: Budget = None,
     user: User = None,
     data_dir: DataDir = None,
@@ -46,13 +63,19 @@ def add(
     """Add the hooks to the files of Claude Code, Codex and Cursor, or renew them.
 
     When a session starts, the assistant gets a brief: a line for each of the most telling memories of the project, and
-    of the user, within a budget of tokens. No language model is called. If the service does not answer within 300 ms,
-    the session starts without it. For a service elsewhere, set OPENMEMORY_API_KEY where the assistant starts.
+    of the user, within a budget of tokens. If the service does not answer within 300 ms, the session starts without it.
+    No language model is called, unless you choose --capture. For a service elsewhere, set OPENMEMORY_API_KEY where the
+    assistant starts.
     """
+    from openmemory.connect.hooks import CAPTURE
+
     chosen: list[Hook] = ["session-start"]
     if prompt:
         chosen.append("prompt")
-    plans = adding(_chosen(names, chosen), data_dir, config, user=user, url=url, budget=budget)
+    if capture or log:
+        chosen += CAPTURE
+    more = [*(["--log"] if log else []), *(["--infer"] if log and capture else [])]
+    plans = adding(_chosen(names, chosen), data_dir, config, user=user, url=url, budget=budget, more=more)
     change_files(plans, dry_run=dry_run, yes=yes, json=json)
 
 
@@ -90,6 +113,7 @@ def adding(
     user: str | None = None,
     url: str | None = None,
     budget: int | None = None,
+    more: Sequence[str] = (),
 ) -> list[Plan]:
     """The changes that add the hooks of some assistants."""
     from openmemory.cli.client import checked_url
@@ -97,14 +121,15 @@ def adding(
     from openmemory.cli.options import load_settings
     from openmemory.connect import connections
     from openmemory.connect.clients import ServerAddress
+    from openmemory.connect.servers import program
 
     if url is not None:
         where = ["--url", checked_url(url).rstrip("/")]
     else:
         # A hook has no time to read settings.
         where = ["--data-dir", str(data_folder(load_settings(config, here=False, data_dir=data_dir)))]
-    more = [*where, *(["--user", user] if user else []), *(["--budget", str(budget)] if budget else [])]
-    addresses = {it.app: ServerAddress(command=(program(), "hook", "--client", it.app, *more)) for it in clients}
+    told = [*where, *(["--user", user] if user else []), *(["--budget", str(budget)] if budget else []), *more]
+    addresses = {it.app: ServerAddress(command=(program(), "hook", "--client", it.app, *told)) for it in clients}
     return [(it, partial(connections.connecting, it, addresses[it.app], it.file)) for it in clients]
 
 
@@ -122,7 +147,9 @@ def _chosen(names: list[str] | None, chosen: list[Hook] | None = None) -> list[A
 
 
 def hook(
-    event: Annotated[Literal["session-start", "prompt"], typer.Argument(help="The moment it is for.")],
+    event: Annotated[
+        Literal["session-start", "prompt", "pre-compact", "session-end"], typer.Argument(help="The moment it is for.")
+    ],
     *,
     client: Annotated[
         str | None, typer.Option(metavar="NAME", help="The assistant: claude-code, codex or cursor.")
@@ -135,18 +162,28 @@ def hook(
     ] = None,
     url: Url = None,
     data_dir: DataDir = None,
-    timeout: Annotated[int, typer.Option(metavar="MS", help="Milliseconds until it ends, from its start.")] = 300,
+    log: Annotated[
+        bool, typer.Option("--log", help="pre-compact, session-end: store what both sides said, word for word.")
+    ] = False,
+    infer: Annotated[bool, typer.Option("--infer", help="With --log: for the language model, too.")] = False,
+    timeout: Annotated[
+        int | None,
+        typer.Option(metavar="MS", help="Milliseconds until it ends, from its start; default: 300, with --log 4000."),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Say on standard error why nothing is printed.")] = False,
 ) -> None:
     """Run a hook: assistants do, and write their JSON to its standard input.
 
-    session-start prints a brief, and prompt prints the memories that fit the prompt. The namespace is that of the
-    project: the first line of .openmemory, otherwise the path of the Git remote (owner/name), otherwise the name of the
-    folder. It ends with exit code 0 and prints nothing on any failure.
+    session-start prints a brief, and prompt prints the memories that fit the prompt. pre-compact and session-end send
+    what the user wrote since the last time to the service, for its language model, and print nothing; with --log they
+    store what both sides said. The namespace is
+    that of the project: the first line of .openmemory, otherwise the path of the Git remote (owner/name), otherwise the
+    name of the folder. It ends with exit code 0 and prints nothing on any failure.
     """
     # `openmemory.__main__` does the same sooner: importing this module takes longer than a hook may take.
     from openmemory.cli.hook import OPTIONS, run
 
     given = dict(zip(OPTIONS, (client, user, namespace, budget, min_score, url, data_dir, timeout), strict=False))
     options = (f"--{name}={value}" for name, value in given.items() if value is not None)
-    run([event, *options, *(["--verbose"] if verbose else [])])
+    flags = {"--log": log, "--infer": infer, "--verbose": verbose}
+    run([event, *options, *(name for name, wanted in flags.items() if wanted)])

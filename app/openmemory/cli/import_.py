@@ -14,8 +14,8 @@ from openmemory.cli.output import plain
 from openmemory.errors import Invalid
 
 if TYPE_CHECKING:
+    from openmemory.cli.migrating import ImportRequest, Report
     from openmemory.config.settings import Settings
-    from openmemory.importers.run import ImportRequest, Report
 
 _OLD = ("openmemory", "mem0")
 
@@ -71,7 +71,7 @@ def import_(
             raise Invalid("--into, --mode and --dry-run", f"need a SOURCE: `openmemory import {'|'.join(_OLD)} SOURCE`")
         asyncio.run(_lines(where_to(config, data_dir, url), url, file, user=user, app=app, json=json))
         return
-    from openmemory.importers.run import ImportRequest
+    from openmemory.cli.migrating import ImportRequest
 
     if file not in _OLD:
         raise Invalid("import", f"the first argument before a SOURCE must be {' or '.join(_OLD)}, not {file!r}")
@@ -96,8 +96,8 @@ async def _lines(
 
 
 async def _old(settings: Settings, url: str | None, wanted: ImportRequest, *, json: bool) -> None:
-    from openmemory.importers.report import answer
-    from openmemory.importers.run import Migration
+    from openmemory.cli.migrating import Migration
+    from openmemory.cli.migration_report import answer
 
     # A dry run needs no service.
     async with nullcontext() if wanted.dry_run else service(settings, url) as client:

@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, PageNumber, PageSize, Since, Thread, Until, User
-from openmemory.cli.output import CommandAnswer, Table, local_time
+from openmemory.cli.output import CommandAnswer, Table, local_time, memories
 
 
 @connected
@@ -53,5 +53,5 @@ async def list_(
         for item in answer["items"]
     ]
     more = len(rows) < answer["total"]
-    notes = [f"Page {page} of {answer['pages']}; {answer['total']} memories in all."] if more else []
+    notes = [f"Page {page} of {answer['pages']}; {memories(answer['total'])} in all."] if more else []
     return CommandAnswer(answer, Table(["id", "created", "app", "state", "memory"], rows, wide="memory"), notes=notes)

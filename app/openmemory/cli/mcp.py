@@ -17,7 +17,7 @@ def mcp(
     config: ConfigFile = None,
     url: Url = None,
     toolsets: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Tools to offer besides the usual ones: admin.")
+        str | None, typer.Option(metavar="NAMES", help="Tools to offer besides the usual ones: admin, files, threads.")
     ] = None,
 ) -> None:
     """Run an MCP server on standard input and output.

@@ -23,9 +23,11 @@ from openmemory.errors import Invalid
 _PATH = "/api/v1/memories"
 _TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The memory's id.")]
-Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="The memories' ids.")]
-SomeIds = Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="The memories' ids.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The memory's id, or its first characters.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="The memories' ids, or their first characters.")]
+SomeIds = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID...]", help="The memories' ids, or their first characters.")
+]
 
 
 @connected

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from openmemory.config.settings import Settings
 
 DataDir = Annotated[str | None, typer.Option(metavar="FOLDER", help="The data folder of the built-in stores.")]
@@ -52,10 +54,16 @@ def json_of(text: str | None, option: str = "--metadata") -> Any:
         raise Invalid(option, f"must be valid JSON: {error}") from None
 
 
-def location_options(data_dir: str | None, config: Path | None) -> list[str]:
-    """The options that lead another process, in whatever folder it runs, to the same stores and settings."""
+def location_options(data_dir: str | None, config: Path | None, environ: Mapping[str, str] | None = None) -> list[str]:
+    """The options that lead another process, in whatever folder and environment it runs, to the same stores and
+    settings. `environ`: the variables that count; None: those of this process."""
+    from openmemory.config.settings import environment, named_file
+
+    environ = environment() if environ is None else environ
+    data_dir = data_dir or environ.get("OPENMEMORY_DATA_DIR")
+    config = named_file(config, environ=environ)
     options = ["--data-dir", str(Path(data_dir).expanduser().absolute())] if data_dir else []
-    return options + (["--config", str(config.absolute())] if config else [])
+    return options + (["--config", str(config)] if config else [])
 
 
 def load_settings(config: Path | None, *, here: bool = True, **flags: Any) -> Settings:

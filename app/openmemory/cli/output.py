@@ -89,6 +89,11 @@ def plain(value: Any) -> str:
     return "" if value is None else str(value).translate(_CONTROL).strip()
 
 
+def memories(count: int) -> str:
+    """A number of memories."""
+    return "1 memory" if count == 1 else f"{count:,} memories"
+
+
 def local_time(moment: float | str | None) -> str:
     """A time from the API (epoch seconds, or ISO 8601 in UTC) in the local time zone, to the minute."""
     if moment is None:

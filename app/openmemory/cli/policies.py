@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import PageNumber, PageSize, User
-from openmemory.cli.output import CommandAnswer, Table, local_time
+from openmemory.cli.output import CommandAnswer, Table, local_time, memories
 
 policies = typer.Typer(help="Manage the rules by which memories are archived or expire.", no_args_is_help=True)
 
@@ -78,7 +78,7 @@ async def upcoming(
         (local_time(item["at"]), item["action"], item["policy_id"] or "itself", item["memory_id"], item["content"])
         for item in found["items"]
     ]
-    notes = [f"Page {page}; {found['total']} memories in all."] if len(rows) < found["total"] else []
+    notes = [f"Page {page}; {memories(found['total'])} in all."] if len(rows) < found["total"] else []
     return CommandAnswer(found, Table(["when", "action", "by", "id", "memory"], rows, wide="memory"), notes=notes)
 
 

@@ -12,7 +12,7 @@ from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, Since, Th
 from openmemory.cli.output import CommandAnswer, Table, local_time, plain
 
 _COLUMNS = ("score", "id", "created", "app")
-_TERMS = ("words", "meaning", "beside", "thread", "time", "recency", "late", "reranker", "importance")
+_TERMS = ("words", "meaning", "beside", "time", "recency", "late", "names", "reranker", "importance")
 _EXPLAINED = ("score", "ranking", *_TERMS, "penalty", "bm25", "#", "cosine", "#")
 """Columns of an explanation: the score, the ranking, the terms that add up to that, the penalty, and each arm's raw
 score and rank."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.output import CommandAnswer, progress
+from openmemory.cli.output import CommandAnswer, memories, progress
 from openmemory.errors import ConflictError, Unavailable
 
 _LOOK = 0.5
@@ -42,7 +42,7 @@ async def sync(
     done = answer["statistics"]
     would = "would be " if dry_run else ""
     line = (
-        f"{done['total_memories']} memories: {done['memories_synced']} {would}written, "
+        f"{memories(done['total_memories'])}: {done['memories_synced']} {would}written, "
         f"{done['deleted']} {would}removed, "
         f"{done['embedded']} embedded, {done['unchanged']} unchanged, {done['errors']} failed, "
         f"in {done['seconds']:.2f} s."

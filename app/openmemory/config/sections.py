@@ -177,8 +177,22 @@ class OAuthSettings(Section):
     )
     admins: tuple[str, ...] = Field((), description="Users whose tokens may have the admin scope.")
     owner_clients: tuple[str, ...] = Field(
-        (), description="Client ids that act as the user; every other client is limited to its app."
+        (),
+        description="Client ids that act as the user, besides client_id; every other client is limited to its app.",
     )
+    client_id: str = Field(
+        "",
+        pattern=r"^[\x20-\x7e]*$",
+        description="The page's client id at the issuer, with which people sign in there; empty: with keys only.",
+    )
+    client_secret: SecretStr = Field(
+        SecretStr(""), description="The secret of client_id; empty: it is registered as a public client."
+    )
+
+    @property
+    def scopes(self) -> list[str]:
+        """The scopes that clients may ask for, as the issuer names them."""
+        return [self.scope_prefix + scope for scope in ("read", "write", *(["admin"] if self.admins else []))]
 
     @field_validator("issuer")
     @classmethod
@@ -193,6 +207,20 @@ class OAuthSettings(Section):
         if bool(value) != bool(info.data.get("issuer", value)):
             raise ValueError("must be empty without oauth.issuer" if value else "is required with oauth.issuer")
         return web_url(value).rstrip("/") if value else value
+
+    @field_validator("client_id")
+    @classmethod
+    def _client_goes_with_issuer(cls, value: str, info: ValidationInfo) -> str:
+        if value and not info.data.get("issuer", value):
+            raise ValueError("must be empty without oauth.issuer")
+        return value
+
+    @field_validator("client_secret")
+    @classmethod
+    def _secret_goes_with_client(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
+        if value.get_secret_value() and not info.data.get("client_id", value):
+            raise ValueError("must be empty without oauth.client_id")
+        return value
 
     @field_validator("jwks_url")
     @classmethod

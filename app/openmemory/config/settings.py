@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ class DatabaseSettings(Section):
     """PostgreSQL. An empty URL means the built-in one."""
 
     url: SecretStr = Field(SecretStr(""), description="postgresql://user:password@host:5432/name; empty: built in.")
-    pool_size: int = Field(10, ge=1, le=200, description="Connections kept open.")
+    pool_size: int = Field(10, ge=1, le=200, description="Connections in each of the three pools.")
     connect_timeout: int = Field(5, ge=1, le=60, description="Seconds to wait for a new connection.")
     statement_timeout: int = Field(30, ge=1, le=3600, description="Seconds after which a statement is cancelled.")
 
@@ -215,8 +216,10 @@ class RateSettings(Section):
 class McpSettings(Section):
     """MCP: what assistants are offered, and the form of the answers."""
 
-    toolsets: tuple[Literal["admin"], ...] = Field(
-        (), description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store."
+    toolsets: tuple[Literal["admin", "files", "threads"], ...] = Field(
+        (),
+        description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store; files:"
+        " search_files; threads: those for conversations.",
     )
     format: Literal["auto", "compact", "json"] = Field(
         "auto",
@@ -277,11 +280,27 @@ class Settings(Section):
     log: LogSettings = LogSettings()
     _inherited: legacy_env.LegacySettings = PrivateAttr(default=legacy_env.NOTHING)
     _unknown: tuple[str, ...] = PrivateAttr(default=())
+    _sources: Mapping[tuple[str, ...], str] = PrivateAttr(default={})
 
     @property
     def inherited(self) -> legacy_env.LegacySettings:
         """The settings that the variables of the old OpenMemory provide."""
         return self._inherited
+
+    def source(self, path: tuple[str, ...]) -> str | None:
+        """Returns where a setting comes from: a file, a variable or a flag; None if it has its default."""
+        return self._sources.get(path)
+
+    def masked(self, path: tuple[str, ...]) -> Any:
+        """Returns a setting with its secrets masked, including secrets inside URLs."""
+        value: Any = self
+        for part in path:
+            value = getattr(value, part)
+        if isinstance(value, SecretStr):
+            return "********" if value.get_secret_value() else ""
+        if isinstance(value, str):
+            return re.sub(r"(?<=://)[^/@]+(?=@)", "********", value)
+        return list(value) if isinstance(value, tuple) else value
 
     def warnings(self) -> list[str]:
         """The lines about variables of this service's prefix that are no settings and have no effect."""
@@ -361,6 +380,7 @@ def load(
         settings = Settings.model_validate(values)
         settings._inherited = inherited
         settings._unknown = tuple(unknown)
+        settings._sources = sources
         return settings
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

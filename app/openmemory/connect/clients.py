@@ -85,7 +85,9 @@ class AssistantClient:
     signs: tuple[Path, ...] | None = None
     """Folders and files that exist where it is installed; None: the folders of its configuration files."""
     then: str = "Restart it."
-    """The user's next step, before it sees the change."""
+    """The user's next step, before it sees that it was connected."""
+    after_removal: str | None = None
+    """The user's next step, before it sees that it was disconnected; None: the same."""
 
     @property
     def path(self) -> tuple[str, str]:
@@ -127,6 +129,7 @@ def assistants(home: Path | None = None, support: Path | None = None) -> list[As
         AssistantClient(
             "claude-code", "Claude Code", (home / ".claude.json",), _reached(type="http"), _started(type="stdio"),
             project=".mcp.json", signs=(home / ".claude",), then="Start a new session; /mcp shows the server.",
+            after_removal="Start a new session.",
         ),
         AssistantClient(
             "claude-desktop", "Claude Desktop", (support / "Claude/claude_desktop_config.json",), None,
@@ -134,11 +137,12 @@ def assistants(home: Path | None = None, support: Path | None = None) -> list[As
         ),
         AssistantClient(
             "cursor", "Cursor", (home / ".cursor/mcp.json",), _reached(), project=".cursor/mcp.json",
-            then="Switch the server on in Settings, Tools & MCP.",
+            then="Switch the server on in Settings, Tools & MCP.", after_removal="Restart it.",
         ),
         AssistantClient(
             "vscode", "VS Code", (code / "mcp.json",), _reached(type="http"), _started(type="stdio"), "servers",
             project=".vscode/mcp.json", then="Start the server with the command 'MCP: List Servers'.",
+            after_removal="Restart it.",
         ),
         AssistantClient(
             "codex", "Codex", (home / ".codex/config.toml",), _reached(headers="http_headers"), section="mcp_servers",
@@ -146,7 +150,7 @@ def assistants(home: Path | None = None, support: Path | None = None) -> list[As
         ),
         AssistantClient(
             "zed", "Zed", (zed,), _reached(source="custom"), _started(source="custom"), "context_servers",
-            project=".zed/settings.json", then="Nothing: it reads the file again by itself.",
+            project=".zed/settings.json", then="It reads the file again by itself.",
         ),
         AssistantClient(
             "cline", "Cline",
@@ -188,6 +192,7 @@ def assistants(home: Path | None = None, support: Path | None = None) -> list[As
             "continue", "Continue", (home / ".continue/mcpServers/openmemory.json",),
             _reached(type="streamable-http"), project=".continue/mcpServers/openmemory.json",
             signs=(home / ".continue",), then="Reload the window; only its agent mode uses servers.",
+            after_removal="Reload the window.",
         ),
         AssistantClient(
             "junie", "Junie", (home / ".junie/mcp/mcp.json",), None, project=".junie/mcp/mcp.json",

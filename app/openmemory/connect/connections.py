@@ -32,6 +32,17 @@ class FileChange:
         """Returns True if the change makes a difference."""
         return self.before != self.after
 
+    @property
+    def connects(self) -> bool:
+        """Returns True if our entry is in the file afterwards."""
+        return self.after is not None and _entry(self.client, self.file, self.after) is not None
+
+    @property
+    def next_step(self) -> str:
+        """The next step of the user, before the assistant sees the change."""
+        removal = self.client.after_removal
+        return self.client.then if self.connects or removal is None else removal
+
     def diff(self) -> str:
         """The change as a unified diff. Headers and variables of our entries are masked, because they hold keys."""
         texts = [text or "" for text in (self.before, self.after)]
@@ -96,17 +107,16 @@ def apply(change: FileChange) -> None:
     if _read(change.client, change.file) != change.before:
         raise Invalid(change.client.app, f"{change.file} has changed meanwhile; try again")
     target = change.file.resolve()  # a link to a file elsewhere stays a link
-    connecting_now = change.after is not None and _entry(change.client, change.file, change.after) is not None
     try:
         _check_writable(target)
         if change.after is None:
             target.unlink()
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            if connecting_now and change.before is not None and not _held_ours(change):
+            if change.connects and change.before is not None and not _held_ours(change):
                 write_atomically(_backup(change.file), change.before, like=target)
             write_atomically(target, change.after, like=target)
-        if not connecting_now:
+        if not change.connects:
             _backup(change.file).unlink(missing_ok=True)
     except OSError as error:
         raise Invalid(change.client.app, f"{change.file} cannot be written: {error.strerror}") from error

@@ -13,12 +13,12 @@ from typing import Any, Literal
 from openmemory.connect import jsonc
 from openmemory.connect.clients import NAME, AssistantClient, ServerAddress
 
-Hook = Literal["session-start", "prompt"]
+Hook = Literal["session-start", "prompt", "pre-compact", "session-end"]
 BRIEF: tuple[Hook, ...] = ("session-start",)
+CAPTURE: tuple[Hook, ...] = ("pre-compact", "session-end")
 
-_OURS = re.compile(r"""openmemory(\.exe)?["']? hook (session-start|prompt)\b""")
-_STARTS = "startup|clear|compact"
-"""A resumed session has the brief of its start already."""
+_OURS = re.compile(r"""openmemory(\.exe)?["']? hook (session-start|prompt|pre-compact|session-end)\b""")
+_STARTS = "startup|resume|clear|compact"
 _SECONDS = 5
 """After which the assistant ends a hook. It ends by itself much sooner."""
 
@@ -125,7 +125,8 @@ def _entries(notation: HookNotation, chosen: Collection[Hook], server: ServerAdd
     }
 
 
-_CLAUDE = HookNotation({"session-start": "SessionStart", "prompt": "UserPromptSubmit"})
+_CODEX = HookNotation({"session-start": "SessionStart", "prompt": "UserPromptSubmit"})
+_CLAUDE = HookNotation({**_CODEX.events, "pre-compact": "PreCompact", "session-end": "SessionEnd"})
 _CURSOR = HookNotation({"session-start": "sessionStart"}, grouped=False)
 
 
@@ -135,12 +136,15 @@ def hooked(chosen: Collection[Hook] = BRIEF, home: Path | None = None) -> list[A
 
     def client(app: str, title: str, file: Path, notation: HookNotation, then: str, **head: Any) -> AssistantClient:
         own = partial(_entries, notation, chosen)
-        return AssistantClient(app, title, (file,), own, own, HooksFormat.SECTION, HooksFormat(head), then=then)
+        return AssistantClient(
+            app, title, (file,), own, own, HooksFormat.SECTION, HooksFormat(head), then=then,
+            after_removal="Start a new session.",
+        )  # fmt: skip
 
     return [
         client(
             "claude-code", "Claude Code", home / ".claude/settings.json", _CLAUDE, "It runs from the next session on."
         ),
-        client("codex", "Codex", home / ".codex/hooks.json", _CLAUDE, "Trust it there: /hooks."),
+        client("codex", "Codex", home / ".codex/hooks.json", _CODEX, "Trust it there: /hooks."),
         client("cursor", "Cursor", home / ".cursor/hooks.json", _CURSOR, "Open a new chat.", version=1),
     ]

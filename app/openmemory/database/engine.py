@@ -110,9 +110,9 @@ def normal_url(url: str) -> str:
 
 
 def most_connections(settings: DatabaseSettings, *, processes: int) -> int:
-    """The maximum number of connections that these processes may have open: three pools that may each grow to twice
-    their size, one connection for LISTEN, and a few for schema maintenance."""
-    return processes * (6 * settings.pool_size + 1) + 4
+    """The maximum number of connections that these processes may have open: three pools, one connection for LISTEN, and
+    a few for schema maintenance."""
+    return processes * (3 * settings.pool_size + 1) + 4
 
 
 def reaching(url: URL, connect_timeout: int) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class Database:
         }
         pool = {
             "pool_size": settings.pool_size,
-            "max_overflow": settings.pool_size,
+            "max_overflow": 0,
             "pool_timeout": settings.connect_timeout,
             # The most recently used connection is reused first, so that few are opened and those have warm caches.
             "pool_use_lifo": True,
@@ -259,7 +259,7 @@ class Database:
         """Returns the usage of the pools for transactions, single statements and lists."""
         pool: Any = self.engine.pool
         return {
-            "transactions": PoolUse(pool.checkedout(), pool.checkedin(), 2 * self._settings.pool_size),
+            "transactions": PoolUse(pool.checkedout(), pool.checkedin(), self._settings.pool_size),
             "statements": self._statements.use,
             "planned": self._planned.use,
         }
@@ -275,8 +275,8 @@ class Database:
         options = options | {"isolation_level": "AUTOCOMMIT", "poolclass": NullPool, "pool_reset_on_return": None}
         engine = create_async_engine(self.url, **options)
         event.listen(engine.sync_engine, "connect", _opened)
-        size = self._settings.pool_size
-        return ConnectionPool(engine, self._fit, kept=size, most=2 * size, patience=self._settings.connect_timeout)
+        settings = self._settings
+        return ConnectionPool(engine, self._fit, size=settings.pool_size, patience=settings.connect_timeout)
 
     async def _connect(self, *arguments: Any, **options: Any) -> Connection:
         # The driver applies its timeout to each address of each host; name resolution has none.

@@ -39,26 +39,27 @@ class ConnectionPool:
     """Checks out connections of an engine that commits every statement and has no pool. The most recently used one is
     reused first.
 
-    At most `most` are open, and `kept` of them stay open while idle. `patience`: seconds to wait for a connection.
-    `fit` decides, by its opening time and driver connection, whether one can be reused.
+    At most `size` are open, and they stay open: a new one costs PostgreSQL as much as several searches, because its
+    caches are empty. `patience`: seconds to wait for a connection. `fit` decides, by its opening time and driver
+    connection, whether one can be reused.
     """
 
     def __init__(
-        self, engine: AsyncEngine, fit: Callable[[float, Driver[Any]], bool], *, kept: int, most: int, patience: float
+        self, engine: AsyncEngine, fit: Callable[[float, Driver[Any]], bool], *, size: int, patience: float
     ) -> None:
         self.engine = engine
         self._fit = fit
-        self._kept = kept
-        self._most = most
+        self._size = size
         self._patience = patience
         self._idle: list[_Idle] = []
-        self._free = asyncio.Semaphore(most)
-        self._used = self._waiting = 0
+        self._free = asyncio.Semaphore(size)
+        self._used = 0
+        self._closed = False
 
     @property
     def use(self) -> PoolUse:
         """Returns how many connections are in use, how many are idle, and the limit."""
-        return PoolUse(self._used, len(self._idle), self._most)
+        return PoolUse(self._used, len(self._idle), self._size)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
@@ -85,20 +86,17 @@ class ConnectionPool:
 
     async def close(self) -> None:
         """Close every idle connection, and from now on every returned one."""
-        self._kept = 0
+        self._closed = True
         while self._idle:
             await _close(self._idle.pop().connection)
         await self.engine.dispose()
 
     async def _wait(self) -> None:
-        self._waiting += 1
         try:
             async with asyncio.timeout(self._patience):
                 await self._free.acquire()
         except TimeoutError:
-            raise exc.TimeoutError(f"all {self._most} connections are in use") from None
-        finally:
-            self._waiting -= 1
+            raise exc.TimeoutError(f"all {self._size} connections are in use") from None
 
     async def _taken(self) -> AsyncConnection:
         while self._idle:
@@ -109,7 +107,7 @@ class ConnectionPool:
         return await self.engine.connect()
 
     async def _returned(self, connection: AsyncConnection) -> None:
-        if len(self._idle) >= self._kept + self._waiting or connection.closed or connection.invalidated:
+        if self._closed or connection.closed or connection.invalidated:
             await _close(connection)
             return
         fairy = cast(Any, connection.sync_connection).connection

@@ -103,8 +103,7 @@ class Duplicates:
         ):
             return NearDuplicates()
         space = self._spaces.serving
-        likeness = self._settings.min_similarity
-        least = MIN_SIMILARITY.get(space.model) if likeness == "auto" else likeness
+        least = least_similarity(self._settings, space.model)
         if least is None:
             return NearDuplicates(note=NO_THRESHOLD)
         rules = ALL
@@ -177,6 +176,11 @@ class Duplicates:
         return MemoryAdded(id=alike.id, memory=new.text, event=Event.UPDATE, **more)
 
 
+def least_similarity(settings: DedupSettings, model: str) -> float | None:
+    """The minimum similarity of texts that may say the same. None: it is not known for this model."""
+    return MIN_SIMILARITY.get(model) if settings.min_similarity == "auto" else settings.min_similarity
+
+
 async def _supersede(
     tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate, apps: dict[str, UUID]
 ) -> MemoryAdded:
@@ -201,17 +205,18 @@ def _comparable(new: CheckedMemory) -> bool:
 
 
 def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> ColumnElement[bool]:
-    """The memories among `ids` that may count as duplicates of a new one. Execute with `caller.parameters`.
+    """The memories among `ids` that may count as duplicates of a new one. Execute with `caller.parameters`."""
+    same = rewritable(caller, new.namespace, new.kind, new.key)
+    return and_(Memory.id == func.any(list(ids)), same, is_comparable())
+
+
+def is_comparable() -> ColumnElement[bool]:
+    """The memories whose texts can be compared.
 
     Excludes memories that wait for delivery, because the index found them by their earlier text.
     """
     waits = exists().where(OutboxEntry.kind == ItemKind.MEMORY.value, OutboxEntry.id == Memory.id)
-    return and_(
-        Memory.id == func.any(list(ids)),
-        rewritable(caller, new.namespace, new.kind, new.key),
-        func.length(Memory.content) <= MAX_TEXT_LENGTH,
-        ~waits,
-    )
+    return and_(func.length(Memory.content) <= MAX_TEXT_LENGTH, ~waits)
 
 
 async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate) -> Any:

@@ -22,15 +22,18 @@ log = logging.getLogger(__name__)
 
 
 def rewritable(caller: Caller, namespace: Any, kind: Any, key: Any) -> ColumnElement[bool]:
-    """The memories that a text of this namespace, kind and key may rewrite. Execute with `caller.parameters`.
+    """The memories that a text of this namespace, kind and key may rewrite. Execute with `caller.parameters`."""
+    same = Memory.namespace == namespace, Memory.kind == kind, Memory.key.is_not_distinct_from(key)
+    return and_(is_rewritable(caller), *same)
+
+
+def is_rewritable(caller: Caller) -> ColumnElement[bool]:
+    """The memories that a text may rewrite if its namespace, kind and key are theirs.
 
     Excludes memories that hold for a time only, and those flagged as prompt injection.
     """
     return and_(
         readable_by(caller, Memory),
-        Memory.namespace == namespace,
-        Memory.kind == kind,
-        Memory.key.is_not_distinct_from(key),
         Memory.expires_at.is_(None),
         Memory.valid_from.is_(None),
         Memory.valid_until.is_(None),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import ssl
 from asyncio import timeout as deadline
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import aclosing
 from functools import cached_property
 from typing import Any
 
@@ -99,17 +100,37 @@ def _options(timeout: httpx.Timeout | float, *, redirects: bool) -> dict[str, An
 
 
 async def small_json(
-    client: httpx.AsyncClient, url: str, *, limit: int = DOCUMENT, seconds: float = 10.0
+    client: httpx.AsyncClient,
+    url: str,
+    *,
+    form: Mapping[str, str] | None = None,
+    auth: tuple[str, str] | None = None,
+    statuses: Collection[int] = (200,),
+    limit: int = DOCUMENT,
+    seconds: float = 10.0,
 ) -> dict[str, Any]:
     """Get a JSON object of bounded size within a bounded time, however slowly it is sent.
+
+    `form`: these fields are posted, and no redirect is followed. `auth`: name and password of HTTP Basic
+    authentication. `statuses`: the accepted ones.
 
     Raises:
         httpx.HTTPError: there is no such response; the message contains only host, status and reason.
     """
     host = httpx.URL(url).host
+    # Uncompressed, because a megabyte may expand to a gigabyte.
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    request = client.build_request("GET" if form is None else "POST", url, headers=headers, data=form)
     try:
         async with deadline(seconds):
-            body = await _body(client, url, host, limit)
+            response = await client.send(
+                request,
+                stream=True,
+                auth=auth and httpx.BasicAuth(*auth),
+                follow_redirects=client.follow_redirects and form is None,
+            )
+            async with aclosing(response):
+                body = await _body(response, host, statuses, limit)
     except TimeoutError:
         raise httpx.ReadTimeout(f"{host}: no whole answer within {seconds:g} s") from None
     try:
@@ -121,18 +142,15 @@ async def small_json(
     return document
 
 
-async def _body(client: httpx.AsyncClient, url: str, host: str, limit: int) -> bytes:
-    # Uncompressed, because a megabyte may expand to a gigabyte.
-    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-    async with client.stream("GET", url, headers=headers) as response:
-        if response.status_code != 200:
-            message = f"{host}: answered {response.status_code}"
-            raise httpx.HTTPStatusError(message, request=response.request, response=response)
-        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise NoDocument(f"{host}: the response must not be compressed")
-        body = bytearray()
-        async for part in response.aiter_raw():
-            body += part
-            if len(body) > limit:
-                raise NoDocument(f"{host}: the response is larger than {limit:,} bytes")
-        return bytes(body)
+async def _body(response: httpx.Response, host: str, statuses: Collection[int], limit: int) -> bytes:
+    if response.status_code not in statuses:
+        message = f"{host}: answered {response.status_code}"
+        raise httpx.HTTPStatusError(message, request=response.request, response=response)
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise NoDocument(f"{host}: the response must not be compressed")
+    body = bytearray()
+    async for part in response.aiter_raw():
+        body += part
+        if len(body) > limit:
+            raise NoDocument(f"{host}: the response is larger than {limit:,} bytes")
+    return bytes(body)

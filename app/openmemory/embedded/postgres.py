@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import secrets
 import shutil
 import signal
 import subprocess
-from contextlib import suppress
+import time
 from pathlib import Path
 
 import psycopg
@@ -32,6 +33,7 @@ _RESERVED = 5
 """Extra connections: PostgreSQL reserves three for superusers, and we use one of them to set up the database."""
 _ROOT_ROLE = "postgres"
 _LOG_CHECK = 60.0
+_DISCARD_TIMEOUT = 10.0
 _SLOWEST_RESTART = 30.0
 _STABLE = 60.0
 """Seconds of uptime after which an exit no longer counts as a failed restart."""
@@ -324,10 +326,17 @@ class EmbeddedPostgres:
 
 def _discard(draft: Path) -> None:
     """Remove an unfinished database. Its initdb may have outlived the owner that started it."""
-    kill_servers(draft)
+    deadline = time.monotonic() + _DISCARD_TIMEOUT
     while draft.is_dir():
-        with suppress(FileNotFoundError):  # a process that is just ending removes its own files
+        # Again in each round: a killed initdb may leave a shell that is about to become a server.
+        kill_servers(draft)
+        try:
             shutil.rmtree(draft)
+        except FileNotFoundError:
+            continue  # a process that is just ending removes its own files
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or time.monotonic() > deadline:
+                raise
 
 
 async def _one(connection: psycopg.AsyncConnection, query: str) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -24,6 +27,7 @@ from openmemory.index.sync import outbox
 from openmemory.index.sync.reconcile import Reconciler
 from openmemory.memories.models import Memory
 from openmemory.saved_settings.row import stored_now
+from openmemory.sources.models import Passage
 
 
 class Check(BaseModel):
@@ -72,12 +76,13 @@ class Collection(BaseModel):
 
 class Diagnosis(BaseModel):
     """Readiness, and what an admin wants to know besides. `problems` is empty when all is well, and only then is
-    `status` ok."""
+    `status` ok. `sizes`: bytes on disk of the `database` in PostgreSQL, and of the built-in `index`."""
 
     status: Literal["ok", "degraded", "down"]
     version: str
     checks: dict[str, Check]
     counts: dict[str, int]
+    sizes: dict[str, int]
     marks_waiting: int
     marks_stuck: int
     drift: int | None
@@ -87,13 +92,22 @@ class Diagnosis(BaseModel):
 
 
 class Health:
-    """Checks every dependency."""
+    """Checks every dependency. `index_folder`: the folder of the built-in index; None: a Qdrant server holds it."""
 
-    def __init__(self, database: Database, spaces: Spaces, reconciler: Reconciler, version: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        spaces: Spaces,
+        reconciler: Reconciler,
+        version: str,
+        *,
+        index_folder: Path | None = None,
+    ) -> None:
         self._database = database
         self._spaces = spaces
         self._reconciler = reconciler
         self._version = version
+        self._index_folder = index_folder
 
     async def ready(self) -> Readiness:
         """Returns the result of one check of each dependency."""
@@ -111,6 +125,7 @@ class Health:
         ready = await self.ready()
         problems = [f"{name}: {check.error}" for name, check in ready.checks.items() if not check.ok]
         counts: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         waiting = stuck = 0
         drift: int | None = None
         last: dict[str, Any] | None = None
@@ -121,6 +136,7 @@ class Health:
                 waiting, stuck = await outbox.waiting(tx)
                 for name, count in (await tx.execute(_COUNTS)).one()._mapping.items():
                     counts[name] = count
+                sizes["database"] = (await tx.execute(_DATABASE_SIZE)).scalar_one()
                 unreadable = (await stored_now(tx)).unreadable
                 row = (await tx.execute(_LAST_SYNC)).one_or_none()
                 last = dict(row._mapping) if row else None
@@ -131,6 +147,8 @@ class Health:
                 except IndexUnavailable as error:
                     problems.append(f"index: it went away while it was compared: {error}")
             collections = await self._collections()
+        if self._index_folder is not None:
+            sizes["index"] = await asyncio.to_thread(_folder_size, self._index_folder)
         if self._reconciler.monitor.lease.lost:
             problems.append(f"index: {LOST}, so searches find by words alone; stop that service, or use one Qdrant")
         elif (reason := self._spaces.serving.behind) is not None:
@@ -152,8 +170,9 @@ class Health:
             problems.append(f"sync: the last run failed: {last['error']}")
         status = "degraded" if ready.status == "ok" and problems else ready.status
         return Diagnosis(
-            status=status, version=self._version, checks=ready.checks, counts=counts, marks_waiting=waiting,
-            marks_stuck=stuck, drift=drift, collections=collections, last_sync=last, problems=problems,
+            status=status, version=self._version, checks=ready.checks, counts=counts, sizes=sizes,
+            marks_waiting=waiting, marks_stuck=stuck, drift=drift, collections=collections, last_sync=last,
+            problems=problems,
         )  # fmt: skip
 
     async def _collections(self) -> list[Collection]:
@@ -189,11 +208,13 @@ class Health:
 
 
 _VERSIONS = text("SELECT current_setting('server_version'), (SELECT version_num FROM alembic_version LIMIT 1)")
+_DATABASE_SIZE = select(func.pg_database_size(func.current_database()))
 _COUNTS = select(
     select(func.count()).select_from(User).scalar_subquery().label("users"),
     select(func.count()).select_from(App).scalar_subquery().label("apps"),
     select(func.count()).select_from(Memory).scalar_subquery().label("memories"),
     select(func.count()).select_from(Memory).where(Memory.state == "active").scalar_subquery().label("memories_active"),
+    select(func.count()).select_from(Passage).scalar_subquery().label("passages"),
     select(func.count()).select_from(Embedding).scalar_subquery().label("embeddings"),
 )
 _LAST_SYNC = (
@@ -202,6 +223,21 @@ _LAST_SYNC = (
     .order_by(SyncRun.started_at.desc())
     .limit(1)
 )
+
+
+_BLOCK = 512
+"""Bytes of a block as `stat` counts them, on every file system."""
+
+
+def _folder_size(folder: Path) -> int:
+    """Returns the bytes that the files in a folder take on the disk. The index reserves larger files than it fills, and
+    may remove some meanwhile."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += os.lstat(f"{parent}/{name}").st_blocks * _BLOCK
+    return total
 
 
 async def _check(work: Any) -> Check:

@@ -22,7 +22,7 @@ class Caller:
     `owner` is true if the user themself calls (REST without an app, the page, the CLI): no app rule applies to them,
     and they may see memories that are not active. `app_id` is then only the name under which their reads are logged.
     The rights of the `principal` also limit the caller. A user or an app that does not exist, and that the principal
-    may not create, is `UNKNOWN`.
+    may not create, is `UNKNOWN`. `preview`: the user looks at what the app would read, so the app reads nothing.
     """
 
     user_id: UUID
@@ -32,6 +32,7 @@ class Caller:
     owner: bool = False
     default: Default = "user"
     principal: Principal = LOCAL
+    preview: bool = False
 
     @classmethod
     def anyone(cls, *, owner: bool, default: Default, everywhere: bool = True) -> Caller:
@@ -51,6 +52,11 @@ class Caller:
     def known_app(self) -> UUID | None:
         """The app's id; None if the user has no such app."""
         return None if self.app_id == UNKNOWN else self.app_id
+
+    @property
+    def everywhere(self) -> bool:
+        """True if the caller reaches every namespace of the user."""
+        return self.principal.namespaces is None
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -103,7 +109,7 @@ class Caller:
         """
         if not self.owner:
             raise Forbidden(f"Only the user may {what}.", code="owner_only")
-        if everywhere and self.principal.namespaces is not None:
+        if everywhere and not self.everywhere:
             raise Forbidden(
                 f"Only a credential for all of the user's namespaces may {what}.", code="namespace_not_allowed"
             )

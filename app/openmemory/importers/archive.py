@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from sqlite3 import Row
-from typing import Any
+from typing import IO, Any, cast
 
 import orjson
 
 from openmemory.backup.container import lines_member
 from openmemory.backup.format import ACCESSES, TABLES
+from openmemory.backup.spool import Spool
 from openmemory.importers.staging import Staging
 from openmemory.serialization import exact_json
 
@@ -47,6 +49,8 @@ class ArchiveCounts:
 
     memories: dict[str, int] = field(default_factory=dict)
     """By state."""
+    by_app: dict[str, int] = field(default_factory=dict)
+    """Numbers of memories by the name of the app, the largest first."""
     apps: int = 0
     categories: int = 0
     history: int = 0
@@ -61,16 +65,17 @@ class UserArchive:
     def __init__(self, staging: Staging, user: str) -> None:
         self._staging = staging
         self._user = user
-        self._apps: dict[str, Row] = {}
+        self._apps: dict[str, str] = {}
+        """The names of the apps that are written, by id."""
         self._same: dict[str, str] = {}
         by_name: dict[str, str] = {}
         # The user's own apps come first. Another user's app of the same name is merged into them.
-        query = f"SELECT * FROM apps WHERE {_USED} ORDER BY owner_id <> :user, name, id"  # noqa: S608
+        query = f"SELECT id, name FROM apps WHERE {_USED} ORDER BY owner_id <> :user, name, id"  # noqa: S608
         for app in self._rows(query):
             first = by_name.setdefault(app["name"], app["id"])
             self._same[app["id"]] = first
             if first == app["id"]:
-                self._apps[first] = app
+                self._apps[first] = app["name"]
 
     def _rows(self, query: str) -> Iterator[Row]:
         return self._staging.rows(query, user=self._user)
@@ -86,6 +91,7 @@ class UserArchive:
         """The counts of what the archive contains."""
         return ArchiveCounts(
             memories=self._staging.states(self._user),
+            by_app=self._by_app(),
             apps=len(self._apps),
             categories=self._count(f"({_CATEGORIES})"),
             history=self._count(f"memory_status_history WHERE memory_id IN {_MINE}"),
@@ -94,10 +100,16 @@ class UserArchive:
             policies=self._count(_POLICIES),
         )
 
-    def write(self, path: Path, show: Callable[[int, int | None], None]) -> None:
+    def _by_app(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for row in self._rows("SELECT app_id, count(*) AS n FROM memories WHERE user_id = :user GROUP BY app_id"):
+            found[self._apps[self._same[row["app_id"]]]] += row["n"]
+        return dict(found.most_common())
+
+    def write(self, path: Path | Spool, show: Callable[[int, int | None], None]) -> None:
         """Writes the archive. Calls `show` with the number of memories written and their total."""
         total = sum(self._staging.states(self._user).values())
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(cast(IO[bytes], path), "w", zipfile.ZIP_DEFLATED) as archive:
             with archive.open(TABLES, "w", force_zip64=True) as file:
                 file.write(b'{"user":' + exact_json.dumps(self._user_row()))
                 for name, rows in self._tables():
@@ -115,7 +127,8 @@ class UserArchive:
     def _tables(self) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
         """The lists of `memories.json`, in order."""
         history = (_plain(row) | {"changed_by": self._user} for row in self._of_memories("memory_status_history"))
-        yield "apps", map(self._app, self._apps.values())
+        apps = (row for id_ in self._apps for row in self._staging.rows("SELECT * FROM apps WHERE id = :id", id=id_))
+        yield "apps", map(self._app, apps)
         yield "categories", map(_plain, self._rows(_CATEGORIES))
         yield "memories", map(self._memory, self._rows(_MEMORIES))
         yield "memory_categories", map(_plain, self._of_memories("memory_categories"))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from openmemory.backup.container import Container
-from openmemory.backup.format import ACCESSES, TABLES
+from openmemory.backup.format import ACCESSES, DEFAULT_LIMITS, MAX_RECORDS, TABLES, StreamLimits
 from openmemory.backup.json_stream import StreamedValue, entries, lines
 from openmemory.importers.archive import ArchiveCounts
 from openmemory.importers.cleaning import STATES
+from openmemory.importers.source import ReadingLimit
 
 _UNPACKED = 64 * 1024 * 1024 * 1024
 """Maximum number of unpacked bytes that are inspected. The importing service has its own limit."""
@@ -29,33 +30,62 @@ def memories_of(path: Path) -> Iterator[dict[str, Any]]:
             yield entry.value
 
 
-def contents_of(path: Path) -> tuple[str, ArchiveCounts]:
-    """The user of an export, and the counts of its contents.
+def contents_of(
+    file: BinaryIO,
+    *,
+    unpacked: int = _UNPACKED,
+    most: StreamLimits = DEFAULT_LIMITS,
+    limit: ReadingLimit | None = None,
+) -> tuple[str, ArchiveCounts]:
+    """The user of an export, and the counts of its contents. `unpacked`: maximum number of unpacked bytes;
+    `most`: limits of one entry.
 
     Raises:
         BadArchive: the file is not an export, or is broken.
+        BadSource: reading exceeds the limit.
     """
     lists: Counter[str] = Counter()
     states = dict.fromkeys(STATES, 0)
+    names: dict[str, str] = {}
+    by_app: Counter[str] = Counter()
     user = ""
-    for entry in _tables(path):
-        values = entry.value if isinstance(entry.value, dict) else {}
-        if entry.key == "user" and isinstance(values.get("user_id"), str):
-            user = values["user_id"]
-        if entry.number is not None and entry.number >= 0:
+    container = Container(file, unpacked=unpacked)
+    with container.open(TABLES) as read:
+        for entry in entries(read, TABLES, most=most):
+            if limit is not None:
+                limit.check()
+            values = entry.value if isinstance(entry.value, dict) else {}
+            if entry.key == "user" and isinstance(values.get("user_id"), str):
+                user = values["user_id"]
+            if entry.number is None or entry.number < 0:
+                continue
             lists[entry.key] += 1
-            state = values.get("state")
-            if entry.key == "memories" and isinstance(state, str) and state in states:
-                states[state] += 1
+            if entry.key == "apps" and len(names) < MAX_RECORDS["apps"]:
+                names[str(values.get("id"))] = str(values.get("name"))
+            if entry.key == "memories":
+                by_app[str(values.get("app_id"))] += 1
+                state = values.get("state")
+                if isinstance(state, str) and state in states:
+                    states[state] += 1
     return user, ArchiveCounts(
         memories=states,
+        by_app=_named(by_app, names),
         apps=lists["apps"],
         categories=lists["categories"],
         history=lists["status_history"],
-        access_logs=_accesses(path),
+        access_logs=_accesses(container, most, limit),
         rules=lists["access_controls"],
         policies=lists["archive_policies"],
     )
+
+
+def _named(by_app: Counter[str], names: Mapping[str, str]) -> dict[str, int]:
+    """The numbers of memories by the names of their apps."""
+    found: Counter[str] = Counter()
+    for id_, count in by_app.items():
+        if id_ in names:
+            found[names[id_]] += count
+    return dict(found.most_common())
 
 
 def has_accesses(path: Path) -> bool:
@@ -76,9 +106,13 @@ def _tables(path: Path) -> Iterator[StreamedValue]:
         yield from entries(read, TABLES)
 
 
-def _accesses(path: Path) -> int:
-    with opened(path) as container:
-        if ACCESSES not in container:
-            return 0
-        with container.open(ACCESSES) as read:
-            return sum(1 for _ in lines(read, ACCESSES))
+def _accesses(container: Container, most: StreamLimits, limit: ReadingLimit | None) -> int:
+    if ACCESSES not in container:
+        return 0
+    count = 0
+    with container.open(ACCESSES) as read:
+        for _ in lines(read, ACCESSES, most=most):
+            if limit is not None:
+                limit.check()
+            count += 1
+    return count

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from openmemory.errors import OpenMemoryError, SetupError
+from openmemory.backup.format import BadArchive
+from openmemory.importers.source import BadSource
 from openmemory.importers.staging import Staging
 
 APP = "mem0"
@@ -17,6 +18,8 @@ _OWN = frozenset({"id", "memory", "data", "hash", "created_at", "updated_at", "u
 """Fields that are not metadata. `agent_id`, `actor_id` and `role` have no field of their own here and stay metadata."""
 _ARCHIVES = "http://openmemory.invalid/mem0"
 _CHUNK = 64 * 1024
+_MAX_NAMED = 1_000_000
+"""Maximum number of users, apps and categories, which are held in memory."""
 
 
 class Mem0:
@@ -62,6 +65,8 @@ class Mem0:
         """The id of a named row, which is added on first use. The last of `of` is its name."""
         id_ = _id(table, *of)
         if id_ not in self._known:
+            if len(self._known) >= _MAX_NAMED:
+                raise BadSource(f"names more than {_MAX_NAMED:,} users, apps and categories")
             self._known.add(id_)
             self._staging.add(table, {"id": id_, "name": of[-1], **row})
         return id_
@@ -71,7 +76,7 @@ def stage_json(file: BinaryIO, mem0: Mem0) -> int:
     """Stages a JSON export: a list of memories, or a `get_all` response, `{"results": [...]}`. Returns their number.
 
     Raises:
-        SetupError: the file is neither.
+        BadSource: the file is neither.
     """
     from openmemory.backup.json_stream import entries
 
@@ -84,8 +89,8 @@ def stage_json(file: BinaryIO, mem0: Mem0) -> int:
                     mem0.take(entry.value)
                 else:
                     mem0.refuse(f"number {entry.number + 1}", "must be a JSON object")
-    except OpenMemoryError as error:
-        raise SetupError(f"the file must be a JSON export of mem0: {error.message}") from error
+    except BadArchive as error:
+        raise BadSource(f"must be a JSON export of mem0: {error.message}") from error
     return count
 
 

@@ -26,6 +26,7 @@ from openmemory.importers.cleaning import (
     words,
 )
 from openmemory.importers.left_out import Ledger, SkippedRows
+from openmemory.importers.source import MAX_ROW_BYTES, ReadingLimit
 
 Clean = Callable[[str, Any], Any]
 
@@ -93,6 +94,10 @@ _INDEXES = (
     "memories(user_id, id)", "memories(app_id)", "memory_categories(category_id)", "memory_status_history(memory_id)",
     "memory_access_logs(memory_id)", "apps(owner_id)",
 )  # fmt: skip
+_PAGE_BYTES = 4096
+"""The default size of SQLite's pages."""
+_LOOK_EVERY = 1_000
+"""Steps of SQLite between two looks at the limit."""
 _MAX_DAYS = 36_500
 """Maximum number of days of a policy."""
 
@@ -100,7 +105,9 @@ _MAX_DAYS = 36_500
 class Staging:
     """The rows of one installation. An adapter fills it, `settle` is called once, and the archive writer reads it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limit: ReadingLimit | None = None, most: int | None = None) -> None:
+        """`most`: maximum number of bytes of the file."""
+        self._limit = limit
         self.general_notes: list[str] = []
         """Further sentences of the report, about the whole installation."""
         self._filed: Counter[str] = Counter()
@@ -108,6 +115,11 @@ class Staging:
         self.connection = sqlite3.connect(folder / "staging.sqlite", check_same_thread=False, isolation_level=None)
         self.connection.row_factory = sqlite3.Row
         self.connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE;")
+        if most is not None:
+            self.connection.execute(f"PRAGMA max_page_count={most // _PAGE_BYTES}")
+        if limit is not None:
+            self.connection.set_progress_handler(limit.over, _LOOK_EVERY)
+            self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
         self.unknown = datetime.now(UTC).isoformat()
         """The time of rows that have no time."""
         for table, columns in TABLES.items():
@@ -122,6 +134,8 @@ class Staging:
 
     def add(self, table: str, row: Mapping[str, Any]) -> bool:
         """Cleans and adds one row. Returns True if it was added."""
+        if self._limit is not None:
+            self._limit.check()
         columns = TABLES[table]
         try:
             values = self._cleaned(columns, row)
@@ -221,6 +235,14 @@ class Staging:
         filed = self._filed.total() if user is None else self._filed[user]
         said = [f"{filed} memories whose app is missing are imported under the app openmemory."] if filed else []
         return self.general_notes + said
+
+    def sizes(self) -> dict[str, int]:
+        """The number of memories of every user, by name."""
+        query = """
+            SELECT u.user_id, (SELECT count(*) FROM memories AS m WHERE m.user_id = u.id) AS n
+            FROM users AS u ORDER BY u.user_id
+        """
+        return {row["user_id"]: row["n"] for row in self.rows(query)}
 
     def users(self) -> list[tuple[str, str]]:
         """The id and the name of every user."""

@@ -7,7 +7,17 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from uuid import UUID
 
-from openmemory.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex, Watermark
+from openmemory.index.port import (
+    Filter,
+    Hit,
+    IndexStatus,
+    IndexUnavailable,
+    Point,
+    SparseVector,
+    Vector,
+    VectorIndex,
+    Watermark,
+)
 from openmemory.index.sync.entries import IndexEntries
 
 RETRY_AFTER = 2.0
@@ -44,6 +54,9 @@ class LazyIndex:
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         return await (self._index or await self._get()).search(vector, where, limit)
+
+    async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
+        return await (self._index or await self._get()).search_words(words, where, limit)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         async for entries in (await self._get()).entries(user, page=page):

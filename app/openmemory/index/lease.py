@@ -90,7 +90,7 @@ class _LockHolder:
                     continue
                 pause = min(_EVERY, 2 * pause)
                 if await self._taken(await self._database.dedicated_quietly()):
-                    log.info("the index lease is held again")
+                    log.log(logging.INFO if self._told else logging.DEBUG, "the index lease is held again")
                     pause, self._told = _EVERY, False
                 elif not self._told:
                     self._told = True

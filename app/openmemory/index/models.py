@@ -19,6 +19,24 @@ class ItemKind(StrEnum):
     """The kinds of searchable items. The values are stored."""
 
     MEMORY = "memory"
+    PASSAGE = "passage"
+
+    @property
+    def table(self) -> str:
+        """The table of the items."""
+        return _TABLES[self]
+
+    def tenant(self, user: UUID) -> UUID:
+        """The id under which the index keeps a user's items of this kind, apart from those of other kinds.
+
+        A search of one kind therefore costs the same, no matter how many items of other kinds there are.
+        """
+        return user if self is ItemKind.MEMORY else UUID(int=user.int ^ _APART)
+
+
+_TABLES = {ItemKind.MEMORY: "memories", ItemKind.PASSAGE: "passages"}
+_APART = 1 << 127
+"""The bit in which the tenant of a user's passages differs from the user's id."""
 
 
 class OutboxEntry(Base):
@@ -29,10 +47,15 @@ class OutboxEntry(Base):
     """
 
     __tablename__ = "index_outbox"
-    __table_args__ = (Index("ix_index_outbox_due", "due_at", "written_at"),)
+    __table_args__ = (
+        Index("ix_index_outbox_due", "kind", "due_at", "written_at"),
+        Index("ix_index_outbox_user", "user_id", "kind"),
+    )
 
     kind: Mapped[str] = mapped_column(primary_key=True)
     id: Mapped[UUID] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID | None]
+    """The item's owner. None: the item is gone."""
     revision: Mapped[int] = mapped_column(server_default=text("1"))
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
     due_at: Mapped[datetime] = mapped_column(server_default=NOW)

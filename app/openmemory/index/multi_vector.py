@@ -25,6 +25,9 @@ from openmemory.index.port import Hit, Vector, Vectors
 
 T = TypeVar("T")
 
+WORDS = "words"
+"""The name of the sparse vector of a text's words (see `index.bm25`)."""
+
 MORE = "more"
 """The name of the multi-vector for the chunks after the first."""
 

@@ -20,6 +20,17 @@ Vector = npt.NDArray[np.float32]
 Vectors = npt.NDArray[np.float32]
 """The embeddings of a text's chunks, shape (chunks, dimension), at least one, each as a `Vector`."""
 
+
+class SparseVector(NamedTuple):
+    """A vector with few numbers other than 0: the places of these, each once and in any order, and the numbers."""
+
+    indices: npt.NDArray[np.uint32]
+    values: npt.NDArray[np.float32]
+
+
+NO_WORDS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
+"""The vector of a text without words."""
+
 NOBODY = UUID(int=0)
 """The id of a user or item that cannot exist."""
 
@@ -42,6 +53,7 @@ class Payload:
 @dataclass(slots=True, kw_only=True)
 class Point:
     """One searchable item. `user` is `users.id`; `text_hash` is that of the text whose chunks' `vectors` they are.
+    `words` is the vector of its words (see `index.bm25`).
 
     Its `document` is read only if needed: to embed the text, and for an index that stores it. Not frozen, since
     creating frozen objects takes twice as long and there may be a hundred thousand.
@@ -56,6 +68,7 @@ class Point:
     text_hash: str
     categories: Sequence[UUID] = ()
     document: Payload | None = None
+    words: SparseVector = NO_WORDS
     vectors: Vectors = field(default_factory=lambda: NO_VECTORS)
 
 
@@ -153,6 +166,11 @@ class VectorIndex(Protocol):
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         """The nearest points, best first, at most `limit`. The best chunk of each counts."""
+        ...
+
+    async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
+        """The points that share words, best first, at most `limit`. Scores are the products of their vectors of words,
+        above 0."""
         ...
 
     def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:

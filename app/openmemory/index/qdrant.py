@@ -29,7 +29,7 @@ from openmemory.index.collections import (
     watermark_vector,
 )
 from openmemory.index.conditions import LABELS, TENANT, asked, readable
-from openmemory.index.multi_vector import MORE, best, chunks, named
+from openmemory.index.multi_vector import MORE, WORDS, best, chunks, named
 from openmemory.index.port import (
     Connected,
     Filter,
@@ -37,6 +37,7 @@ from openmemory.index.port import (
     IndexStatus,
     IndexUnavailable,
     Point,
+    SparseVector,
     Vector,
     Watermark,
     chunks_of,
@@ -145,7 +146,15 @@ class QdrantIndex:
             # A multi-vector of one, as required for MaxSim.
             more = first.model_copy(update={"query": [vector.tolist()], "using": MORE})
             answers = await self._client.query_batch_points(self._name, [first, more])
-            return best(_hits(answers[0]), _hits(answers[1]), limit)
+            return best(_cosines(answers[0]), _cosines(answers[1]), limit)
+
+    async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
+        async with self._call(self._timeout):
+            if limit < 1 or where.nothing or not len(words.indices):
+                return []
+            request = models.QueryRequest(query=_sparse(words), using=WORDS, filter=_filter(where), limit=limit)
+            [answer] = await self._client.query_batch_points(self._name, [request])
+            return _hits(answer)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         where = None if user is None else _filter(Filter(user))
@@ -286,6 +295,7 @@ class QdrantIndex:
             await self._client.create_collection(
                 self._name,
                 vectors_config=_configuration(self._dimension),
+                sparse_vectors_config={WORDS: models.SparseVectorParams()},
                 # One graph per tenant and no global one: every search has a tenant.
                 hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
             )
@@ -297,8 +307,10 @@ class QdrantIndex:
     def _check(self, info: models.CollectionInfo) -> None:
         found = info.config.params.vectors
         parts = {"": found} if isinstance(found, models.VectorParams) else dict(found or {})
-        if set(parts) != {"", MORE}:
-            raise IndexUnavailable(f"the collection {self._name} has other vectors than one without a name and {MORE}")
+        if set(parts) != {"", MORE} or set(info.config.params.sparse_vectors or ()) != {WORDS}:
+            raise IndexUnavailable(
+                f"the collection {self._name} has other vectors than one without a name, {MORE} and {WORDS}"
+            )
         for name, part in parts.items():
             if (part.size, part.distance) != (self._dimension, models.Distance.COSINE):
                 raise IndexUnavailable(
@@ -367,13 +379,21 @@ async def _unavailable(deadline: float) -> AsyncIterator[None]:
 
 
 def _vectors(point: Point) -> Any:
-    return {name: each.tolist() for name, each in named(point.vectors).items()}
+    vectors: dict[str, Any] = {name: each.tolist() for name, each in named(point.vectors).items()}
+    return {**vectors, WORDS: _sparse(point.words)} if len(point.words.indices) else vectors
+
+
+def _sparse(words: SparseVector) -> models.SparseVector:
+    return models.SparseVector(indices=words.indices.tolist(), values=words.values.tolist())
 
 
 def _hits(answer: models.QueryResponse) -> list[Hit]:
     # A point with a number as id belongs to another program, whatever its payload says.
-    ours = [hit for hit in answer.points if not isinstance(hit.id, int)]
-    return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in ours]
+    return [Hit(UUID(str(hit.id)), hit.score) for hit in answer.points if not isinstance(hit.id, int)]
+
+
+def _cosines(answer: models.QueryResponse) -> list[Hit]:
+    return [Hit(id_, min(1.0, max(-1.0, score))) for id_, score in _hits(answer)]
 
 
 def _configuration(dimension: int) -> Any:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
 from openmemory.index.lease import LOST, Lease
-from openmemory.index.port import NOBODY, Filter, Hit, IndexUnavailable, Vector, VectorIndex
+from openmemory.index.port import NOBODY, Filter, Hit, IndexUnavailable, SparseVector, Vector, VectorIndex
 from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker, CircuitOpen
 
 _NOBODYS = Filter(NOBODY)
@@ -112,17 +113,30 @@ class Space:
             IndexUnavailable: the index does not answer in time, its circuit is open, the vector is not of its size, or
                 another service has the index lease.
         """
-        if self._lease.lost:
-            raise IndexUnavailable(LOST)
+        return await self._answered(self.index.search(vector, where, limit))
+
+    async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
+        """The points that share words, best first.
+
+        Raises:
+            IndexUnavailable: see `search`.
+        """
+        return await self._answered(self.index.search_words(words, where, limit))
+
+    async def _answered(self, search: Coroutine[Any, Any, list[Hit]]) -> list[Hit]:
         try:
+            if self._lease.lost:
+                raise IndexUnavailable(LOST)
             async with self.index_breaker.guard(), asyncio.timeout(self._deadlines.index):
-                return await self.index.search(vector, where, limit)
+                return await search
         except CircuitOpen as refused:
             raise IndexUnavailable(str(refused)) from None
         except TimeoutError:
             raise IndexUnavailable(f"no answer within {self._deadlines.index:g} s") from None
         except ValueError as error:  # the model changed its size since the collection was created
             raise IndexUnavailable(str(error)) from error
+        finally:
+            search.close()  # it was not awaited if the circuit is open
 
     async def close(self) -> None:
         """Closes the index. Searches there fail from now on. The model may serve elsewhere."""

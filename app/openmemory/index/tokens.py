@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import Uuid, text
+from sqlalchemy import TextClause, Uuid, text
 
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
@@ -26,16 +28,12 @@ class StoredTokens(NamedTuple):
     counts: list[int]
     tokens: Codes
 
-    def of(self, ids: Sequence[UUID]) -> StoredTokens:
-        """Those of the items that are present, in this order."""
-        ends = np.cumsum(self.counts)
-        places = {id_: place for place, id_ in enumerate(self.ids)}
-        some = [places[id_] for id_ in ids if id_ in places]
-        if some == list(range(len(self.ids))):
-            return self
-        parts = [self.tokens[ends[place] - self.counts[place] : ends[place]] for place in some]
-        whole = np.concatenate(parts) if parts else NONE.tokens
-        return StoredTokens([self.ids[place] for place in some], [self.counts[place] for place in some], whole)
+    def by_id(self) -> dict[UUID, Codes]:
+        """The tokens of each item."""
+        ends = accumulate(self.counts)
+        return {
+            id_: self.tokens[end - count : end] for id_, count, end in zip(self.ids, self.counts, ends, strict=True)
+        }
 
     def joined(self, more: StoredTokens) -> StoredTokens:
         """Joins both."""
@@ -79,19 +77,19 @@ async def keep(tx: Tx, kind: ItemKind, model: str, hashes: Sequence[tuple[UUID, 
     return stored.rowcount
 
 
-async def of_memories(tx: Tx, user: UUID, model: str, ids: Sequence[UUID]) -> StoredTokens:
-    """The tokens of those of the user's memories that have some for their current text."""
-    [(heads, tokens)] = await _OF_MEMORIES.rows(tx, wanted(user, model, ids))
+async def of_items(tx: Tx, kind: ItemKind, user: UUID, model: str, ids: Sequence[UUID]) -> StoredTokens:
+    """The tokens of those of the user's items that have some for their current text."""
+    [(heads, tokens)] = await _of_items(kind).rows(tx, wanted(user, model, ids))
     return unpacked(ids, heads, tokens)
 
 
 def wanted(user: UUID, model: str, ids: Sequence[UUID]) -> dict[str, Any]:
-    """The parameters of `PACKED`."""
+    """The parameters of `packed`."""
     return {"tokens_of": array_of(ids), "tokens_user": user, "tokens_model": model}
 
 
 def unpacked(ids: Sequence[UUID], heads: bytes | None, tokens: bytes | None) -> StoredTokens:
-    """Unpacks the result of `PACKED` for these ids."""
+    """Unpacks the result of `packed` for these ids."""
     if heads is None or tokens is None:
         return NONE
     found = np.frombuffer(heads, dtype=">i4").reshape(-1, 2)
@@ -127,29 +125,36 @@ _KEEP = text(
     """
 )
 
+
 # One row with all tokens in one value, as vectors are read (`index.sync.writer`), and another value with the place and
 # size of each. The aggregates see the rows in the same, arbitrary order. Each is looked up separately (OFFSET 0 ensures
 # that): before the tables were analysed, the planner preferred full scans.
-PACKED = bound(
-    """
+@cache
+def packed(kind: ItemKind) -> TextClause:
+    """The tokens of those of the user's items that have some for their current text, for `unpacked`."""
+    return bound(
+        f"""
     SELECT string_agg(int4send(CAST(f.place AS int)) || int4send(length(f.tokens)), '') AS heads,
         string_agg(f.tokens, '') AS tokens
     FROM (
         SELECT wanted.place, t.tokens
         FROM unnest(CAST(:tokens_of AS uuid[])) WITH ORDINALITY AS wanted(id, place)
         CROSS JOIN LATERAL (
-            SELECT m.hash FROM memories AS m WHERE m.id = wanted.id AND m.user_id = :tokens_user OFFSET 0) AS m
+            SELECT m.hash FROM {kind.table} AS m WHERE m.id = wanted.id AND m.user_id = :tokens_user OFFSET 0) AS m
         CROSS JOIN LATERAL (
             SELECT t.tokens FROM embedding_tokens AS t
-            WHERE t.kind = 'memory' AND t.id = wanted.id AND t.model = :tokens_model AND t.text_hash = m.hash
+            WHERE t.kind = '{kind.value}' AND t.id = wanted.id AND t.model = :tokens_model AND t.text_hash = m.hash
                 AND length(t.tokens) > 0 OFFSET 0) AS t
     ) AS f
-    """,
-    {"tokens_user": Uuid()},
-)
-"""The tokens of those of the user's memories that have some for their current text, for `unpacked`."""
+    """,  # noqa: S608 - only names are put in
+        {"tokens_user": Uuid()},
+    )
 
-_OF_MEMORIES = CompiledStatement(PACKED, plain=True, binary=True)
+
+@cache
+def _of_items(kind: ItemKind) -> CompiledStatement:
+    return CompiledStatement(packed(kind), plain=True, binary=True)
+
 
 # A scan along both primary keys, which contain all requested columns.
 _PAGE = CompiledStatement(

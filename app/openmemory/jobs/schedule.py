@@ -52,6 +52,9 @@ documentation says *an hour*."""
 FIRST_CATEGORIZATION, CATEGORIZATION_EVERY = 20, 10
 """Seconds after a start, and between two checks for memories without a category."""
 
+WINDOWS_EVERY = 10
+"""Seconds between two checks for windows of conversations that the language model has not read."""
+
 log = logging.getLogger(__name__)
 
 
@@ -88,6 +91,8 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(services.analyze_after_writes.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "record_key_use", KEY_USE_EVERY)
     add(services.archiving.run, "archive", LIFECYCLE_EVERY, first=FIRST_LIFECYCLE)
+    add(services.windows.run, "capture_conversations", WINDOWS_EVERY, first=WINDOWS_EVERY)
+    add(services.conversations.expire, "expire_messages", LIFECYCLE_EVERY, first=FIRST_LIFECYCLE)
     add(ask_for_categorization, "categorize", CATEGORIZATION_EVERY, first=FIRST_CATEGORIZATION)
     add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()
@@ -130,6 +135,7 @@ async def prune(services: Services) -> None:
     """Removes data past its retention period."""
     await services.rates.prune()
     await services.memories.prune()
+    await services.bulk.prune()
     await services.audit.prune()
     await services.configuration.prune()
     await services.capturing.prune()

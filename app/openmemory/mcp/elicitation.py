@@ -1,4 +1,8 @@
-"""Asks the user for a confirmation, if their client can (elicitation)."""
+"""Asks the user for a confirmation, if their client can (elicitation).
+
+Only a session can carry a question and its answer: over SSE. Over streamable HTTP, and so with `openmemory mcp` too,
+there are no sessions, and the response to a call is all that the client gets.
+"""
 
 from __future__ import annotations
 

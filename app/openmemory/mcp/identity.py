@@ -19,7 +19,7 @@ from openmemory.sessions.storage import SessionNames
 
 _KEY = "openmemory.identity"
 
-TOOLSETS = frozenset({"admin"})
+TOOLSETS = frozenset({"admin", "files", "threads"})
 """The toolsets that are offered only on request."""
 
 

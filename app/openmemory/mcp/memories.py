@@ -90,7 +90,7 @@ async def _list(services: Services, call: ToolCall[ListArguments]) -> Answer:
         for item, shown in zip(items, listed, strict=True)
     ]
     end = arguments.offset + len(items)
-    part = f"{arguments.offset + 1} to {end} of {total} memories" if items else f"None of {total} memories"
+    part = f"{arguments.offset + 1} to {end} of {_counted(total)}" if items else f"None of {_counted(total)}"
     more = f"{part}; go on with offset={end}." if items and end < total else None
     data = [one.model_dump(mode="json") for one in listed]
     paused = None if total else await services.memories.paused_note(call.caller)
@@ -111,18 +111,18 @@ async def _delete_all(services: Services, call: ToolCall[DeleteAllArguments]) ->
     # OpenMemory's own clients know no argument. What is deleted can be restored.
     if not (call.arguments.confirm or call.offer.legacy):
         number = await services.memories.count(call.caller)
-        question = f"Delete all {number} memories that this app can see?"
+        question = f"Delete all {_counted(number)} that this app can see?"
         if call.ask is None:
             raise Invalid(
                 "confirm",
-                f"nothing was deleted. This would delete {number} memories",
+                f"nothing was deleted. This would delete {_counted(number)}",
                 code="not_confirmed",
                 hint="Ask the user, and call again with confirm=true if they agree.",
             )
         if not await call.ask(question):
             return _said("Nothing was deleted: the user did not agree.")
     deleted = await services.memories.delete_all(call.caller)
-    return replace(_said("Successfully deleted all memories"), note=f"{deleted} memories were deleted.")
+    return replace(_said("Successfully deleted all memories"), note=f"Deleted {_counted(deleted)}.")
 
 
 async def _restore(services: Services, call: ToolCall[RestoreArguments]) -> Answer:
@@ -162,6 +162,10 @@ async def _changed(services: Services, call: ToolCall[Any], target: State, given
         if ids:
             return await services.memories.change_state(call.caller, ids, target, strict=False)
     raise NotFound("No accessible memories found with provided IDs", code="memory_not_found")
+
+
+def _counted(number: int) -> str:
+    return "1 memory" if number == 1 else f"{number} memories"
 
 
 def _listed(record: MemoryRecord, user: str, untrusted: Untrusted) -> ListedMemory:

@@ -36,7 +36,7 @@ def absent(value: object) -> bool:
 
 
 def _object(value: Any) -> Any:
-    """Reads an object that is sent as JSON text, as some models do."""
+    """Reads an argument. Some models send an object as JSON text."""
     return _json(value, dict)
 
 
@@ -45,6 +45,12 @@ def _strings(value: Any) -> Any:
     value = _json(value, list)
     value = [value] if isinstance(value, str) else value
     return [_text(each) for each in value] if isinstance(value, list) else value
+
+
+def json_list(value: Any) -> Any:
+    """Reads a list that is sent as JSON text, and takes a single object as a list of one."""
+    value = _json(value, list)
+    return [value] if isinstance(value, dict) else value
 
 
 def _text(value: Any) -> Any:

@@ -44,6 +44,7 @@ from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import Embedding, ItemKind
 from openmemory.index.sync import outbox
+from openmemory.memories import repository
 from openmemory.memories.lifecycle import states
 from openmemory.memories.models import (
     LAST_REVISION,
@@ -57,8 +58,10 @@ from openmemory.memories.models import (
 )
 from openmemory.memories.schemas import CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate, ReplacedText
 from openmemory.serialization import exact_json
+from openmemory.sources import passages
+from openmemory.sources.models import Passage
 
-_ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", source="FROM new")
+_ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", user="new.user_id", source="FROM new")
 
 _ADD = text(
     f"""
@@ -248,14 +251,14 @@ async def update_text(
     query = select(*columns).where(which).with_for_update(key_share=True)
     current = (await tx.execute(query, caller.parameters)).one_or_none()
     if current is None:
-        raise NotFound("Memory not found", code="memory_not_found")
+        raise repository.no_memory()
     replaced = ReplacedText(current.content, current.labels, current.revision)
     content = current.content if change.text is None else change.text
     metadata = current.metadata if change.metadata is None else change.metadata
     refiled = change.categories is not None and await _replace_categories(
         tx, current.id, set(change.categories), confirms=confirms
     )
-    expires_at = current.expires_at if change.expiry is None else _end(change.expiry)
+    expires_at = current.expires_at if change.expiry is None else end_of(change.expiry)
     same = (content, metadata, expires_at) == (current.content, current.metadata, current.expires_at)
     if same and not refiled:
         return replaced
@@ -278,7 +281,7 @@ async def update_text(
     try:
         await tx.execute(update(Memory).where(Memory.id == current.id).values(values))
     except exc.IntegrityError as error:
-        raise _duplicate_conflict(error) from error
+        raise duplicate_conflict(error) from error
     await tx.execute(
         insert(MemoryRevision).values(
             memory_id=current.id, revision=current.revision + 1, old_text=current.content, new_text=content,
@@ -289,7 +292,8 @@ async def update_text(
     return replaced
 
 
-def _end(expiry: Expiry) -> datetime | None:
+def end_of(expiry: Expiry) -> datetime | None:
+    """The time of an expiry; None for never."""
     return expiry.at if expiry.ttl_days is None else datetime.now(UTC) + timedelta(days=expiry.ttl_days)
 
 
@@ -407,7 +411,7 @@ async def change_state(
     try:
         rows = (await tx.execute(statement, bound)).all()
     except exc.IntegrityError as error:
-        raise _duplicate_conflict(error) from error
+        raise duplicate_conflict(error) from error
     if rows:
         await outbox.add_entries(tx, ItemKind.MEMORY, [row.id for row in rows])
     return [(row.id, row.old_state) for row in rows]
@@ -457,12 +461,14 @@ async def erase_user(tx: Tx, user_id: UUID) -> int:
     await tx.execute(select(User.id).where(User.id == user_id).with_for_update())
     ids = list(await tx.scalars(select(Memory.id).where(Memory.user_id == user_id)))
     count = await erase(tx, ids)
+    await passages.erase(tx, Passage.user_id == user_id)
     await tx.execute(delete(App).where(App.owner_id == user_id))
     await tx.execute(delete(User).where(User.id == user_id))
     return count
 
 
-def _duplicate_conflict(error: exc.IntegrityError) -> Exception:
+def duplicate_conflict(error: exc.IntegrityError) -> Exception:
+    """The error to raise for a violated constraint: a ConflictError if an active memory has the text already."""
     if violated(error) == "uq_memories_active_text":
         return ConflictError(
             "Another active memory of the same app and namespace says exactly this.",

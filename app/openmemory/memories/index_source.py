@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, select, text
+from sqlalchemy import bindparam, func, literal_column, select, text
 
 from openmemory.access.models import User
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
+from openmemory.index.bm25 import packed_lexemes, text_vectors
 from openmemory.index.collections import same_uuid
 from openmemory.index.port import Payload, Point
 from openmemory.index.sync.entries import IndexEntries, array_of
@@ -23,7 +24,7 @@ class IndexedMemories:
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """The points of those memories that are active."""
-        [(places, owners, apps, namespaces, kinds, revisions, hashes, assigned)] = await _POINTS.rows(
+        [(places, owners, apps, namespaces, kinds, revisions, hashes, assigned, lexemes, lengths)] = await _POINTS.rows(
             tx, {"ids": array_of(ids)}
         )
         if not places:
@@ -38,15 +39,18 @@ class IndexedMemories:
                 revision=revision,
                 text_hash=hash_,
                 categories=[same_uuid(category) for category in categories.split()],
+                words=words,
             )
-            for place, owner, app, namespace, kind, revision, hash_, categories in zip(
+            for place, owner, app, namespace, kind, revision, hash_, categories, words in zip(
                 places, owners.split(","), apps.split(","), namespaces, kinds, revisions, hashes.split(","),
-                assigned.split(","), strict=True,
+                assigned.split(","), text_vectors(lexemes, lengths), strict=True,
             )
         ]  # fmt: skip
 
     async def documents(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """The same points with their documents."""
+        rows = await _DOCUMENTS.rows(tx, {"ids": list(ids)})
+        vectors = text_vectors([row[-2] for row in rows], [row[-1] for row in rows])
         return [
             Point(
                 id=id_,
@@ -64,11 +68,12 @@ class IndexedMemories:
                     updated_at=updated_at,
                     categories=categories,
                 ),
+                words=words,
             )
             for (
                 id_, user, app, namespace, kind, revision, hash_, content, name, created_at, updated_at, categories,
-                category_ids,
-            ) in await _DOCUMENTS.rows(tx, {"ids": list(ids)})
+                category_ids, *_
+            ), words in zip(rows, vectors, strict=True)
         ]  # fmt: skip
 
     async def texts(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Text]:
@@ -111,15 +116,16 @@ _CATEGORY_IDS = func.array(
 # much as finding them. All aggregates see the rows in the same order.
 _POINTS = CompiledStatement(
     text(
-        """
+        f"""
         SELECT array_agg(wanted.place),
             string_agg(CAST(m.user_id AS text), ','), string_agg(CAST(m.app_id AS text), ','),
             array_agg(m.namespace), array_agg(m.kind), array_agg(m.revision), string_agg(m.hash, ','),
             string_agg(array_to_string(ARRAY(
-                SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ',')
+                SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ','),
+            array_agg({packed_lexemes("m.words")}), array_agg(m.word_count)
         FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
         JOIN memories AS m ON m.id = wanted.id AND m.state = 'active'
-        """
+        """  # noqa: S608 - only a constant is put in
     ),
     plain=True,
 )
@@ -138,6 +144,8 @@ _DOCUMENTS = CompiledStatement(
         Memory.updated_at,
         CATEGORY_NAMES.label("categories"),
         _CATEGORY_IDS.label("category_ids"),
+        literal_column(packed_lexemes("memories.words")),
+        Memory.word_count,
     )
     .join(User, User.id == Memory.user_id)
     .where(Memory.id == func.any(bindparam("ids")), Memory.state == State.ACTIVE),

@@ -69,7 +69,10 @@ class Intake:
 
         Raises:
             Invalid: a filter is invalid.
+            Forbidden: an app asks what others have read.
         """
+        if query.unread:
+            caller.must_be_owner("see which memories no app has read", everywhere=False)
         if query.text:
             validation.part(query.text, "search_query", self._limits.query, "limits.query")
         query = validation.narrowing(query, self._limits)

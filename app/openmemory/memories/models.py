@@ -125,6 +125,10 @@ class Memory(Base):
             "idx_memory_expiring", "user_id", "expires_at", "id",
             postgresql_where=text("state = 'active' AND expires_at IS NOT NULL"),
         ),
+        # Memories that are flagged as prompt injection.
+        Index(
+            "idx_memory_flagged", "user_id", "created_at", "id", postgresql_where=text("labels <> '{}'::text[]"),
+        ),
         # Hashes of paths and values, for equality. Most memories have no metadata.
         Index(
             "idx_memory_metadata", "user_id", "metadata",
@@ -175,7 +179,11 @@ class MemoryRevision(Base):
     """One revision of a memory's text. Revision 1 has no old text."""
 
     __tablename__ = "memory_revisions"
-    __table_args__ = (UniqueConstraint("memory_id", "revision"),)
+    __table_args__ = (
+        UniqueConstraint("memory_id", "revision"),
+        # Changes of texts by time. Adding a memory writes only its first revision, and so never this index.
+        Index("idx_revision_user_time", "changed_by", "changed_at", postgresql_where=text("revision > 1")),
+    )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"))
@@ -208,6 +216,27 @@ class MemoryStatusHistory(Base):
     new_state: Mapped[State] = mapped_column(STATE)
     changed_at: Mapped[datetime] = mapped_column(server_default=NOW)
     reason: Mapped[str | None]
+
+
+class UndoEntry(Base):
+    """A memory as it was before a change that can be undone, for a short time. `action`: the id of the change.
+
+    `category_id`: the category that the change assigned. `revision`: that of the text.
+    """
+
+    __tablename__ = "memory_undo"
+
+    action: Mapped[UUID] = mapped_column(primary_key=True)
+    memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True, index=True)
+    changed_at: Mapped[datetime] = mapped_column(server_default=NOW, index=True)
+    state: Mapped[State] = mapped_column(STATE)
+    archived_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None]
+    expires_at: Mapped[datetime | None]
+    valid_until: Mapped[datetime | None]
+    superseded_by: Mapped[UUID | None]
+    category_id: Mapped[UUID | None]
+    revision: Mapped[int]
 
 
 class Category(Base):

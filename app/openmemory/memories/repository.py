@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from openmemory.access.models import App, User
 from openmemory.access.readable import is_visible, readable_by
 from openmemory.database.engine import Tx
+from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
 from openmemory.memories.schemas import MemoryRecord, Revision, StateChange
@@ -51,6 +52,11 @@ def record(row: Any) -> MemoryRecord:
     values = list(row[: len(COLUMNS)])
     values[_STATE] = State(values[_STATE])
     return MemoryRecord._make(values)
+
+
+def no_memory() -> NotFound:
+    """The error for an id that is unknown or not the caller's."""
+    return NotFound("Memory not found", code="memory_not_found")
 
 
 async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:

@@ -102,6 +102,16 @@ class MemoryQuery:
     category_ids: tuple[UUID, ...] = ()
     created_from: datetime | None = None
     created_to: datetime | None = None
+    expiring: bool = False
+    """Only memories that will expire."""
+    flagged: bool = False
+    """Only memories that read like a prompt injection."""
+    disputed: bool = False
+    """Only key-value facts that give a key another value than an active memory of the same namespace does."""
+    unread: bool = False
+    """Only memories that no app has read, as far as the access log goes back. Only the user may ask for them."""
+    successor: UUID | None = None
+    """Only memories that this one superseded."""
     sort: str = "created_at"
     descending: bool = True
     page: int = 1

@@ -227,7 +227,7 @@ class Memories:
         async with self._database.transaction() as tx:
             record = await repository.get(tx, caller, memory_id)
             if record is None:
-                raise _no_memory()
+                raise repository.no_memory()
             await access_log.record(tx, caller, AccessType.GET, [memory_id])
         return record
 
@@ -284,7 +284,7 @@ class Memories:
         await self._rates.search(caller)
         found = await ranked.related(self._database, caller, memory_id, Slice((page - 1) * RELATED, RELATED))
         if found is None:
-            raise _no_memory()
+            raise repository.no_memory()
         return Page(items=found.records, total=found.total, page=page, size=RELATED)
 
     async def update(
@@ -307,7 +307,7 @@ class Memories:
         self.written["update"] += 1
         self._delivery.wake()
         if updated is None:
-            raise _no_memory()
+            raise repository.no_memory()
         return updated
 
     @retry_on_conflict
@@ -344,7 +344,7 @@ class Memories:
             rows = await tx.execute(select(Memory.id, Memory.state).where(mine), caller.parameters)
             states = {row.id: row.state for row in rows}
             if (strict and len(states) < len(ids)) or not states:
-                raise _no_memory()
+                raise repository.no_memory()
             refused = [s for s in states.values() if s is not target and target not in ALLOWED[s]]
             if refused and (strict or len(refused) == len(states)):
                 raise refuse(refused[0], target)
@@ -409,7 +409,7 @@ class Memories:
         async with self._database.transaction() as tx:
             found = await repository.states_of(tx, caller, ids)
             if len(found) < len(ids):
-                raise _no_memory()
+                raise repository.no_memory()
             erased = await changes.erase(tx, ids)
             await audit_log.record(tx, caller, AuditAction.MEMORY_ERASE, ids)
         self.written["erase"] += erased
@@ -436,7 +436,7 @@ class Memories:
         caller.may_read()
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
-                raise _no_memory()
+                raise repository.no_memory()
             states, revisions = await repository.history(tx, caller, memory_id)
             await access_log.record(tx, caller, AccessType.GET, [memory_id], {"part": "history"})
         return History(memory_id=memory_id, states=states, revisions=revisions)
@@ -463,7 +463,7 @@ class Memories:
         validation.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
-                raise _no_memory()
+                raise repository.no_memory()
             await audit_log.record(tx, caller, AuditAction.MEMORY_ACCESS_LOG, [memory_id])
             return await service.page(tx, caller, memory_id, page=page, page_size=page_size, fold=fold)
 
@@ -475,10 +475,6 @@ def _kept(caller: Caller) -> tuple[State, ...]:
 
 def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat()
-
-
-def _no_memory() -> NotFound:
-    return NotFound("Memory not found", code="memory_not_found")
 
 
 async def _log_duplicates(tx: Tx, caller: Caller, added: Sequence[MemoryAdded]) -> None:

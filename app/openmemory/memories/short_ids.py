@@ -9,8 +9,9 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Uuid, bindparam, cast, column, func, select, true
+from sqlalchemy import ColumnElement, Uuid, bindparam, cast, column, func, literal_column, select, true
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.orm import aliased
 
 from openmemory.access.readable import readable_by
 from openmemory.config.settings import LimitSettings
@@ -18,6 +19,7 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.errors import ConflictError, Invalid
 from openmemory.identity.caller import Caller, Default
+from openmemory.identity.principal import Scope
 from openmemory.memories import validation
 from openmemory.memories.lifecycle.transitions import movable
 from openmemory.memories.models import Memory, State
@@ -31,8 +33,15 @@ ACCEPTED = 4
 COUNTED = 1_000
 """Up to this number, the memories that an ambiguous id may mean are counted."""
 
+CANDIDATES = 3
+"""The number of candidates that the error about an ambiguous id names."""
+
 _DIGITS = 32
-_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]*", re.IGNORECASE)
+
+PATTERN = rf"^[0-9a-fA-F](-?[0-9a-fA-F]){{{ACCEPTED - 1},{_DIGITS - 1}}}-?$"
+"""A UUID, or its first characters."""
+
+_SHORT_OR_WHOLE = re.compile(PATTERN)
 
 
 class ShortIds:
@@ -49,11 +58,11 @@ class ShortIds:
         bounds = [_bounds(id_.hex[:SHOWN]) for id_ in ids]
         values = {"ids": list(ids), "lows": [low for low, _ in bounds], "highs": [high for _, high in bounds]}
         async with self._database.statement() as tx:
-            rows = await _neighbours(caller.owner, caller.default).rows(tx, values | caller.parameters)
+            rows = await neighbours(caller.owner, caller.default).rows(tx, values | caller.parameters)
         return {id_: _shortest(id_, before, after) for id_, before, after in rows}
 
     async def resolved(
-        self, caller: Caller, given: Sequence[str], field: str, target: State = State.DELETED
+        self, caller: Caller, given: Sequence[UUID | str], field: str, target: State = State.DELETED
     ) -> list[UUID]:
         """Returns the ids that are meant. `given`: UUIDs or their first characters. A short id means a memory that the
         caller may move to `target`; with the default these are the memories that they may read.
@@ -62,54 +71,54 @@ class ShortIds:
 
         Raises:
             Invalid: one is neither a UUID nor the beginning of one.
-            ConflictError: a short id is the beginning of several ids.
+            ConflictError: a short id is the beginning of several ids. A caller who may read is told some of them.
         """
         if len(given) > self._limits.ids:
             validation.count(given, field, self._limits.ids, "limits.ids")
-        found = [_parsed(one, field) for one in given]
-        short = {place: digits for place, digits in enumerate(found) if isinstance(digits, str)}
-        meant = await self._meant(caller, list(short.values()), target) if short else {}
+        found = [_read(one, field) for one in given]
+        short = list(dict.fromkeys(one for one in found if isinstance(one, str)))
+        meant = await self._meant(caller, short, target) if short else {}
         for digits, ids in meant.items():
             if len(ids) > 1:
-                many = f"{len(ids):,}" if len(ids) <= COUNTED else f"more than {COUNTED:,}"
-                raise ConflictError(
-                    f"{field}: {digits} is the beginning of {many} ids of memories.",
-                    code="ambiguous_id",
-                    hint="Give more characters of the id.",
-                )
+                raise _ambiguous(field, digits, ids if Scope.READ in caller.principal.scopes else [], len(ids))
         return [one if isinstance(one, UUID) else next(iter(meant.get(one, ())), _bounds(one)[0]) for one in found]
 
     async def _meant(self, caller: Caller, prefixes: list[str], target: State) -> dict[str, list[UUID]]:
-        """Returns the ids that begin with these digits."""
+        """Returns the ids that begin with these digits, in order."""
         bounds = [_bounds(digits) for digits in prefixes]
-        prefix = _unnested("low", "high")
-        match = (
-            select(Memory.id)
-            .where(Memory.id >= prefix.c.low, Memory.id <= prefix.c.high, movable(caller, target))
-            .limit(COUNTED + 1)
-            .lateral("match")
-        )
-        query = select(prefix.c.place, match.c.id).select_from(prefix.join(match, true()))
         values = {"lows": [low for low, _ in bounds], "highs": [high for _, high in bounds]}
         found: defaultdict[str, list[UUID]] = defaultdict(list)
         async with self._database.statement() as tx:
-            for place, id_ in await tx.execute(query, values | caller.parameters):
+            for place, id_ in await matches(caller.owner, caller.default, target).rows(tx, values | caller.parameters):
                 found[prefixes[place - 1]].append(id_)
-        return {digits: list(dict.fromkeys(ids)) for digits, ids in found.items()}
+        return found
 
 
-def _parsed(text: str, field: str) -> UUID | str:
-    """Returns the UUID, or the digits with which one begins."""
-    text = text.strip()
+def parsed(text: str) -> UUID | str | None:
+    """Returns the UUID, or the digits with which one begins; None if the text is neither."""
+    text = text.strip().removeprefix("urn:uuid:").strip("{}")
+    if not _SHORT_OR_WHOLE.fullmatch(text):
+        return None
     digits = text.replace("-", "").lower()
-    if _PREFIX.fullmatch(text) and ACCEPTED <= len(digits) < _DIGITS:
-        return digits
-    try:
-        return UUID(text)
-    except ValueError:
-        raise Invalid(
-            field, f"must be UUIDs, or their first characters ({ACCEPTED} or more), as the search gives them"
-        ) from None
+    return UUID(digits) if len(digits) == _DIGITS else digits
+
+
+def _read(given: UUID | str, field: str) -> UUID | str:
+    found = given if isinstance(given, UUID) else parsed(given)
+    if found is None:
+        words = f"must be UUIDs, or their first characters ({ACCEPTED} or more), as the search gives them"
+        raise Invalid(field, words)
+    return found
+
+
+def _ambiguous(field: str, digits: str, ids: Sequence[UUID], number: int) -> ConflictError:
+    """`ids`: those that the message may name, in order."""
+    many = f"{number:,}" if number <= COUNTED else f"more than {COUNTED:,}"
+    around = [None, *ids[: CANDIDATES + 1], None]
+    named = [_shortest(id_, *sides) for id_, *sides in zip(ids[:CANDIDATES], around, around[2:], strict=False)]
+    more = f", such as {', '.join(named)}" if named else ""
+    message = f"{field}: {digits} is the beginning of {many} ids of memories."
+    return ConflictError(message, code="ambiguous_id", hint=f"Give more characters of the id{more}.")
 
 
 def _bounds(digits: str) -> tuple[UUID, UUID]:
@@ -136,15 +145,44 @@ def _unnested(*names: str) -> Any:
     return func.unnest(*lists).table_valued(*columns, with_ordinality="place", name="prefix").render_derived()
 
 
+def _in_order(prefix: Any, *which: ColumnElement[bool], descending: bool = False) -> Any:
+    """Returns the memories in a range of ids as a mapped class.
+
+    The planner does not know that the range is small: it would rather go through an index of all memories, or of the
+    user's. The OFFSET keeps the predicate about the user out of this part of the statement, and no other index than the
+    primary key serves this part, because none holds the revision.
+    """
+    rows = select(Memory).where(*which, Memory.revision >= 1).order_by(Memory.id.desc() if descending else Memory.id)
+    return aliased(Memory, rows.offset(literal_column("0")).correlate(prefix).subquery())
+
+
 @lru_cache(maxsize=16)
-def _neighbours(owner: bool, default: Default) -> CompiledStatement:
+def matches(owner: bool, default: Default, target: State) -> CompiledStatement:
+    """The statement that finds the ids of memories, in order, that begin with digits, for each given range of ids."""
+    caller = Caller.anyone(owner=owner, default=default)
+    prefix = _unnested("low", "high")
+    rows = _in_order(prefix, Memory.id >= prefix.c.low, Memory.id <= prefix.c.high)
+    match = (
+        select(rows.id)
+        .where(movable(caller, target, rows))
+        .order_by(rows.id)
+        .limit(COUNTED + 1)
+        .correlate(prefix)
+        .lateral("match")
+    )
+    both = select(prefix.c.place, match.c.id).select_from(prefix.join(match, true()))
+    return CompiledStatement(both.order_by(prefix.c.place, match.c.id), plain=True)
+
+
+@lru_cache(maxsize=16)
+def neighbours(owner: bool, default: Default) -> CompiledStatement:
     """The statement that finds the next readable id on each side of an id, if it begins with the same digits."""
     caller = Caller.anyone(owner=owner, default=default)
     prefix = _unnested("id", "low", "high")
-    readable = readable_by(caller, Memory)
-    before = select(Memory.id).where(Memory.id >= prefix.c.low, Memory.id < prefix.c.id, readable)
-    after = select(Memory.id).where(Memory.id > prefix.c.id, Memory.id <= prefix.c.high, readable)
-    sides = (before.order_by(Memory.id.desc()), after.order_by(Memory.id))
-    return CompiledStatement(
-        select(prefix.c.id, *(side.limit(1).correlate(prefix).scalar_subquery() for side in sides)), plain=True
+    before = _in_order(prefix, Memory.id >= prefix.c.low, Memory.id < prefix.c.id, descending=True)
+    after = _in_order(prefix, Memory.id > prefix.c.id, Memory.id <= prefix.c.high)
+    sides = (
+        select(rows.id).where(readable_by(caller, rows)).order_by(order).limit(1).correlate(prefix).scalar_subquery()
+        for rows, order in ((before, before.id.desc()), (after, after.id))
     )
+    return CompiledStatement(select(prefix.c.id, *sides), plain=True)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryQuery
-from openmemory.rest.caller import LEFT_OUT, BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import LEFT_OUT, BodyUser, GivenId, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import MemoriesOfUser, Message
@@ -28,7 +28,7 @@ def _form(body: Any) -> str:
 
 
 IdsOrObject = Annotated[
-    Annotated[list[UUID], Tag("(ids)")] | Annotated[MemoriesOfUser, Tag("(object)")], Discriminator(_form)
+    Annotated[list[GivenId], Tag("(ids)")] | Annotated[MemoriesOfUser, Tag("(object)")], Discriminator(_form)
 ]
 
 
@@ -41,7 +41,7 @@ class PauseBody(BaseModel):
     all_for_app: bool | None = Field(
         default=False, description="With memory_ids: skip memories that cannot be changed."
     )
-    memory_ids: list[UUID] | None = None
+    memory_ids: list[GivenId] | None = None
     category_ids: list[UUID] | None = None
     state: State | None = Field(default=None, description="The new state; left out: paused.")
 
@@ -59,8 +59,9 @@ async def archive_memories(
     ] = None,
 ) -> Message:
     """Archives memories: no app and no search finds them. All or none."""
-    ids, user = (which, user_id) if isinstance(which, list) else (which.memory_ids, which.user_id)
+    given, user = (which, user_id) if isinstance(which, list) else (which.memory_ids, which.user_id)
     caller = await asking.as_owner_by_either(user)
+    ids = await services.short_ids.resolved(caller, given, "memory_ids", State.ARCHIVED)
     count = await services.memories.change_state(caller, ids, State.ARCHIVED)
     return Message(message=f"Successfully archived {count} memories")
 
@@ -96,7 +97,8 @@ async def _pause(services: Services, caller: Caller, which: PauseBody) -> str:
         await memories.change_state_where(caller, query, target)
         return f"Successfully paused all memories for app {which.app_id}"
     if which.memory_ids:
-        count = await memories.change_state(caller, which.memory_ids, target, strict=not which.all_for_app)
+        ids = await services.short_ids.resolved(caller, which.memory_ids, "memory_ids", target)
+        count = await memories.change_state(caller, ids, target, strict=not which.all_for_app)
         return "Successfully paused all memories" if which.all_for_app else f"Successfully paused {count} memories"
     if which.category_ids:
         query = MemoryQuery(states=alive.states, category_ids=tuple(which.category_ids))
@@ -108,7 +110,7 @@ async def _pause(services: Services, caller: Caller, which: PauseBody) -> str:
 class RestoreBody(BaseModel):
     """The memories to make active again."""
 
-    memory_ids: list[UUID] | None = Field(default=None, description="Left out: all that your last call deleted.")
+    memory_ids: list[GivenId] | None = Field(default=None, description="Left out: all that your last call deleted.")
     user_id: BodyUser = None
 
 
@@ -130,15 +132,18 @@ async def restore_memories(
     if which.memory_ids is None:
         ids = await services.memories.restore_last(caller)
         return Restored(message=f"Successfully restored {len(ids)} memories", memory_ids=ids)
-    count = await services.memories.restore(caller, which.memory_ids)
-    return Restored(message=f"Successfully restored {count} memories", memory_ids=which.memory_ids)
+    ids = await services.short_ids.resolved(caller, which.memory_ids, "memory_ids", State.ACTIVE)
+    count = await services.memories.restore(caller, ids)
+    return Restored(message=f"Successfully restored {count} memories", memory_ids=ids)
 
 
-@router.post("/erase", responses=documented(403, 404, 413))
+@router.post("/erase", responses=documented(403, 404, 409, 413))
 async def erase_memories(
     services: TheServices, asking: TheAsking, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
 ) -> Message:
     """Deletes memories permanently, with their history, access log and vectors. All or none."""
     caller = await asking.as_owner(which.user_id)
-    count = await services.memories.erase(caller, which.memory_ids)
+    # Like a restore, this reaches every memory of the user, also an expired one.
+    ids = await services.short_ids.resolved(caller, which.memory_ids, "memory_ids", State.ACTIVE)
+    count = await services.memories.erase(caller, ids)
     return Message(message=f"Successfully erased {count} memories")

@@ -17,6 +17,7 @@ from openmemory.rest import (
     captures,
     categories,
     config,
+    files,
     grants,
     health,
     keys,
@@ -28,6 +29,7 @@ from openmemory.rest import (
     search,
     stats,
     sync,
+    threads,
     users,
 )
 from openmemory.rest.description import describe_guard
@@ -41,6 +43,8 @@ ROUTERS = (
     memories.router,
     actions.router,
     captures.router,
+    threads.router,
+    files.router,
     grants.router,
     policies.router,
     categories.router,

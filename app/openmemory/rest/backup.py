@@ -120,9 +120,13 @@ async def export_backup(
     """Exports all memories of a user, including deleted ones, as an archive that `import` accepts."""
     caller = await asking.as_owner(wanted.user_id)
     which = ExportSelection(wanted.app_id, moment(wanted.from_date), moment(wanted.to_date), wanted.include_vectors)
-    archive = await services.backup.export(caller, which)
+    return download(await services.backup.export(caller, which), caller.user)
+
+
+def download(archive: BinaryIO, user: str) -> Response:
+    """Returns a response that streams an archive, and closes it."""
     size = archive.seek(0, 2)
-    headers = {"Content-Length": str(size), "Content-Disposition": _disposition(caller.user)}
+    headers = {"Content-Length": str(size), "Content-Disposition": _disposition(user)}
     return StreamingResponse(_pieces(archive), media_type=_ZIP, headers=headers)
 
 
@@ -145,6 +149,7 @@ async def import_backup(
     on_error: Annotated[
         OnError, Query(description="If something is refused for its content, skip leaves it out; fail takes nothing.")
     ] = "skip",
+    dry_run: Annotated[bool, Query(description="Only report: nothing is imported, and nobody is made.")] = False,
 ) -> Any:
     """Imports an archive, all of it or nothing. Items that are refused for their content are left out and reported,
     unless `on_error` is `fail`."""
@@ -154,8 +159,8 @@ async def import_backup(
     as_lines = _LINES in request.headers.get("accept", "").lower()
     async with services.backup.upload(asking.principal) as (spool, came):
         form = await upload.receive(request, "file", spool, came)
-        caller = await _addressed(form, asking, make_user=make_user)
-    restoring = partial(services.backup.restore, caller, spool, cast(Mode, mode), on_error=on_error)
+        caller = await _addressed(form, asking, make_user=make_user, dry_run=dry_run)
+    restoring = partial(services.backup.restore, caller, spool, cast(Mode, mode), on_error=on_error, dry_run=dry_run)
     if as_lines:
         lines = _report_lines(restoring, caller, spool, request_context_of(request.scope).request)
         return StreamingResponse(lines, media_type=_LINES)
@@ -177,16 +182,28 @@ def _may_send(asking: AuthenticatedRequest) -> None:
         raise Forbidden(words, code="namespace_not_allowed")
 
 
-async def _addressed(form: upload.Form, asking: AuthenticatedRequest, *, make_user: bool) -> Caller:
-    """Validates the uploaded form and returns the caller whose memory it goes to."""
-    limit = asking.services.settings.limits.backup
+async def _addressed(form: upload.Form, asking: AuthenticatedRequest, *, make_user: bool, dry_run: bool) -> Caller:
+    """Validates the uploaded form and returns the caller whose memory it goes to. A dry run makes no user."""
     if not (form.filename or "").lower().endswith(".zip"):
         raise HTTPException(400, "Expected a zip file.")
-    if form.size > limit:
-        raise TooLarge("file", f"has {form.size:,} bytes; the limit is {limit:,} (limits.backup)")
-    caller = await asking.as_owner(form.fields.get("user_id"), make=make_user)
+    check_size(form, asking.services.settings.limits.backup)
+    user = form.fields.get("user_id")
+    if make_user and dry_run:
+        caller = await asking.as_owner_or_new(user)
+    else:
+        caller = await asking.as_owner(user, make=make_user)
     asking.services.backup.may_import(caller)
     return caller
+
+
+def check_size(form: upload.Form, limit: int) -> None:
+    """Require an uploaded file to be no longer than the limit.
+
+    Raises:
+        TooLarge: it is longer.
+    """
+    if form.size > limit:
+        raise TooLarge("file", f"has {form.size:,} bytes; the limit is {limit:,} (limits.backup)")
 
 
 async def _report_lines(

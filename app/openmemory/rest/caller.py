@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Depends, Path, Query, Request
-from pydantic import Field
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from openmemory.access.directory import Belonging
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
 from openmemory.identity.request import principal_of
-from openmemory.memories import validation
+from openmemory.memories import short_ids, validation
 from openmemory.services import Services
 
 
@@ -50,6 +50,14 @@ class AuthenticatedRequest:
             NotFound: no such user.
         """
         return await self.services.directory.owner(self.principal, self._checked(user), make=make)
+
+    async def as_owner_or_new(self, user: str | None) -> Caller:
+        """Returns the user themself, as `as_owner`. A user who does not exist is not created, and has no id.
+
+        Raises:
+            Forbidden: the credential does not speak for that user.
+        """
+        return await self.services.directory.owner_or_new(self.principal, self._checked(user))
 
     async def as_owner_of(self, what: Belonging, id_: UUID, user: str | None) -> Caller:
         """Returns the user themself for a request about a memory, a capture or an app. Without a user name, the owner
@@ -105,15 +113,41 @@ async def _owner(
     return await asking.as_owner(user_id)
 
 
-MemoryId = Annotated[UUID, Path(description="The memory's id.")]
+def _id_or_short_id(given: Any) -> UUID | str:
+    found = given if isinstance(given, UUID) else short_ids.parsed(given) if isinstance(given, str) else None
+    if found is None:
+        raise ValueError(f"Input should be a valid UUID, or its first characters ({short_ids.ACCEPTED} or more)")
+    return found
+
+
+GivenId = Annotated[
+    UUID | str,
+    PlainValidator(_id_or_short_id),
+    WithJsonSchema({
+        "type": "string",
+        "pattern": short_ids.PATTERN,
+        "description": "A memory's id, or its first characters, as many as tell it from the user's other memories.",
+    }),
+]  # fmt: skip
+"""The id of a memory as a request gives it: a UUID, or the digits of a short id. `ShortIds.resolved` finds the
+memory."""
+
+MemoryInPath = Annotated[
+    GivenId, Path(description="The memory's id, or its first characters; 409: several memories have them.")
+]
 AppId = Annotated[UUID, Path(description="The app's id.")]
-_WHOSE = Query(description="The user's name; left out: whose it is, or with a user's own credential that user.")
+_WHOSE = Query(
+    description="The user's name; left out: whose it is, or with a user's own credential that user. "
+    "With a short id: the credential's user, or the default user."
+)
 
 
 async def _owner_of_memory(
-    asking: TheAsking, memory_id: MemoryId, user_id: Annotated[str | None, _WHOSE] = None
+    asking: TheAsking, memory_id: MemoryInPath, user_id: Annotated[str | None, _WHOSE] = None
 ) -> Caller:
-    return await asking.as_owner_of("memory", memory_id, user_id)
+    if isinstance(memory_id, UUID):
+        return await asking.as_owner_of("memory", memory_id, user_id)
+    return await asking.as_owner(user_id or None)
 
 
 async def _owner_of_app(asking: TheAsking, app_id: AppId, user_id: Annotated[str | None, _WHOSE] = None) -> Caller:
@@ -134,6 +168,16 @@ Owner = Annotated[Caller, Depends(_owner)]
 
 OwnerOfMemory = Annotated[Caller, Depends(_owner_of_memory)]
 """The user that `?user_id=` names, or the owner of the memory in the path."""
+
+
+async def _memory_id(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryInPath) -> UUID:
+    caller.may_read()
+    [found] = await services.short_ids.resolved(caller, [memory_id], "memory_id")
+    return found
+
+
+MemoryId = Annotated[UUID, Depends(_memory_id)]
+"""The memory in the path, to read it as the `OwnerOfMemory`."""
 
 OwnerOfApp = Annotated[Caller, Depends(_owner_of_app)]
 """The user that `?user_id=` names, or the owner of the app in the path."""

@@ -14,10 +14,15 @@ from urllib.parse import quote, unquote, unquote_plus
 from starlette.responses import Response
 from starlette.types import Scope
 
+from openmemory.access.oauth.sign_in import REDIRECT_PATH
 from openmemory.rest.hardening import QUESTION
 
 COOKIE = "openmemory_key"
 SIGN_OUT = frozenset({"/logout", "/logout/"})
+FORMS = frozenset({"/ui/sign-in", "/ui/sign-out"})
+"""The forms that set and delete the cookie. They need no credential."""
+OAUTH = frozenset({"/ui/sign-in/start", REDIRECT_PATH})
+"""The addresses that lead to the authorization server and back. They need no credential."""
 HEADERS = frozenset({b"authorization", b"x-api-key", b"cookie"})
 """The headers that this module reads."""
 
@@ -32,7 +37,7 @@ _QUESTION = """\
 <link rel="icon" href="data:,">
 </head>
 <body>
-<form method="post" action="/?key={key}">
+<form method="post" action="?key={key}">
 <p>Sign this browser in with the key in the address?</p>
 <p>Only if the address is your own: with somebody else's key you would see their memories and add to them.</p>
 <button>Sign in</button>
@@ -40,7 +45,11 @@ _QUESTION = """\
 </body>
 </html>
 """
+_UP = "openmemory.up"
+"""The scope's entry with the relative address of the root, if a key was taken out of the path."""
 _KEPT_SECONDS = 30 * 24 * 60 * 60
+_LARGEST_COOKIE = 4_096
+"""The bytes of a cookie's name and value that every browser stores; it drops larger ones in silence."""
 _NAME = rb"(?:k|%[46]b)(?:e|%[46]5)(?:y|%[57]9)"
 _IN_QUERY = re.compile(rb"(?:^|&)" + _NAME + rb"=([^&]*)", re.IGNORECASE)
 _IN_PATH = re.compile(rb"(?:/|%2f)+" + _NAME + rb"(?:/|%2f)+([^/]*)/*", re.IGNORECASE)
@@ -91,6 +100,7 @@ def _of_path(scope: Scope) -> str | None:
     if found is None:
         return None
     rest = b"/" + raw[found.end() :]
+    scope[_UP] = "../" * raw.count(b"/", 1, found.end())
     scope["raw_path"] = rest
     scope["path"] = unquote(rest.decode("latin-1"))
     return unquote(found[1].decode("latin-1"))
@@ -107,11 +117,22 @@ def _of_cookie(header: bytes) -> str | None:
 def signed_in(scope: Scope, key: str) -> Response:
     """Redirects a browser to the page and sets the key as a cookie that no script can read and no other site can make
     it send."""
-    answer = _to_the_page()
-    answer.set_cookie(
-        COOKIE, quote(key, safe=""), max_age=_KEPT_SECONDS, httponly=True, samesite="strict", secure=_is_secure(scope)
-    )
+    answer = _to_the_page(scope)
+    remember(scope, answer, key)
     return answer
+
+
+def remember(scope: Scope, answer: Response, key: str, seconds: float = _KEPT_SECONDS) -> None:
+    """Sets a key or a token as the browser's cookie, for 30 days or the `seconds` that are left of it."""
+    kept = int(min(seconds, _KEPT_SECONDS))
+    answer.set_cookie(
+        COOKIE, quote(key, safe=""), max_age=kept, httponly=True, samesite="strict", secure=_is_secure(scope)
+    )
+
+
+def excess(key: str) -> int:
+    """Returns the number of bytes by which a key or a token is too large for a cookie; 0 if it fits."""
+    return max(0, len(COOKIE) + len(quote(key, safe="")) - _LARGEST_COOKIE)
 
 
 def asked(key: str) -> Response:
@@ -122,7 +143,7 @@ def asked(key: str) -> Response:
 
 def signed_out(scope: Scope) -> Response:
     """Redirects a browser to the page and deletes the cookie."""
-    answer = _to_the_page()
+    answer = _to_the_page(scope)
     without_cookie(scope, answer)
     return answer
 
@@ -132,8 +153,10 @@ def without_cookie(scope: Scope, answer: Response) -> None:
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=_is_secure(scope))
 
 
-def _to_the_page() -> Response:
-    return Response(status_code=303, headers={"Location": "/"})
+def _to_the_page(scope: Scope) -> Response:
+    # Relative, because a proxy may add a path in front.
+    up = scope.get(_UP, "") + ("../" if scope["path"] == "/logout/" else "")
+    return Response(status_code=303, headers={"Location": up or "./"})
 
 
 def _is_secure(scope: Scope) -> bool:

@@ -129,7 +129,7 @@ async def _expected(request: Request, error: Exception) -> Response:
         return refused(error)
     services = request.app.state.services
     try:
-        ids = [value for value in request.path_params.values() if isinstance(value, UUID)]
+        ids = [UUID(value) for value in request.path_params.values() if _UUID.fullmatch(str(value))]
         what = f"{request.method} {getattr(request.scope.get('route'), 'path', '')}"
         await services.denials.record(principal, error, what, ids)
     except Unavailable as away:
@@ -140,6 +140,9 @@ async def _expected(request: Request, error: Exception) -> Response:
             services.settings, error=error.code, scope=error.scope, path=request.url.path, description=error.message
         )
     return answer
+
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def refused(error: OpenMemoryError) -> Response:

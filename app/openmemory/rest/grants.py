@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from openmemory.access.grants import Grant, GrantCreate, GrantExplanation
 from openmemory.memories import validation
-from openmemory.rest.caller import BodyUser, Owner, TheAsking, TheServices
+from openmemory.memories.models import State
+from openmemory.rest.caller import BodyUser, GivenId, Owner, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Message
@@ -30,7 +31,7 @@ class GrantList(BaseModel):
     grants: list[Grant]
 
 
-@router.post("", responses=documented(403, 404), status_code=201)
+@router.post("", responses=documented(403, 404, 409), status_code=201)
 async def create_grant(
     services: TheServices,
     asking: TheAsking,
@@ -58,6 +59,9 @@ async def create_grant(
     names = validation.names(new, ("app", "object"), services.settings.limits)
     caller = await asking.as_owner(new.user_id, make=True)
     given = new.model_dump(exclude={"user_id"}) | names
+    if new.object_type == "memory" and given["object"]:
+        [id_] = await services.short_ids.resolved(caller, [given["object"]], "object", State.ACTIVE)
+        given["object"] = str(id_)
     return await services.grants.create(caller, GrantCreate.model_validate(given))
 
 
@@ -73,18 +77,22 @@ async def list_grants(
     return GrantList(grants=await services.grants.list(caller, app=app))
 
 
-@router.get("/explain", responses=documented(403, 404))
+@router.get("/explain", responses=documented(403, 404, 409))
 async def explain_grants(
     services: TheServices,
     caller: Owner,
     app: Annotated[str, Query(description="The app that would read.", examples=["cursor"])],
     memory_id: Annotated[
-        UUID, Query(description="The memory's id.", examples=["6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"])
+        GivenId,
+        Query(
+            description="The memory's id, or its first characters.", examples=["6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"]
+        ),
     ],
 ) -> GrantExplanation:
     """Tell whether an app may read a memory, and by which rule."""
     app = validation.name(app, "app", services.settings.limits)
-    return await services.grants.explain(caller, app, memory_id)
+    [id_] = await services.short_ids.resolved(caller, [memory_id], "memory_id", State.ACTIVE)
+    return await services.grants.explain(caller, app, id_)
 
 
 @router.delete("/{grant_id}", responses=documented(403, 404))

@@ -29,7 +29,9 @@ from openmemory.telemetry.traffic import UNMATCHED
 
 log = logging.getLogger(__name__)
 
-_OPEN = docs.FILES | {origins.LIVE, "/"}
+_OPEN = docs.FILES | credentials.FORMS | credentials.OAUTH | {origins.LIVE, "/"}
+_OPEN_BELOW = (WELL_KNOWN, "/ui/static/")
+"""Paths that anybody may open: they hold nothing of anybody's."""
 _SESSION_POST = re.compile("/mcp/(messages|[^/]*/sse/[^/]*/messages)/?")
 """Old MCP clients send their key only when they connect. After that the session id stands for the key: nobody can guess
 it, and it ends with their stream. The endpoint that knows the session decides."""
@@ -155,7 +157,7 @@ class Guard:
             await _over_limit(detail)(scope, receive, answer)
 
     async def _admitted(self, exchange: _RequestState, scope: Scope, receive: Receive, answer: Send) -> None:
-        refusal = await self._unknown(exchange, scope)
+        refusal = self._foreign_form(exchange, scope) or await self._unknown(exchange, scope)
         bound = self._bound_of(exchange, scope)
         if refusal is None and (refusal := _encoded(exchange) or _too_large(exchange, bound)) is not None:
             await _drain(exchange, receive)
@@ -168,6 +170,13 @@ class Guard:
             receive = _counting(exchange, receive, bound)
         await self._app(scope, receive, answer)
 
+    def _foreign_form(self, exchange: _RequestState, scope: Scope) -> Response | None:
+        """Refuses another site's form that would sign people in with its own key and collect their memories."""
+        sent = exchange.path in credentials.FORMS and scope["method"] == "POST"
+        if not sent or self._origins.vouched(scope, exchange.headers):
+            return None
+        return problem(403, "origin_not_allowed", "Origin: another site's form cannot sign you in or out", _TYPE_IT)
+
     async def _unknown(self, exchange: _RequestState, scope: Scope) -> Response | None:
         """Stores the sender on the request, or returns the response that refuses it."""
         path = exchange.path
@@ -175,7 +184,7 @@ class Guard:
             return credentials.signed_out(scope)
         # If a credential is required anyway, forwarding makes no difference.
         forwarded = not self._authenticator.required and proxies.passed_on(scope["headers"])
-        is_open = path in _OPEN or path.startswith(WELL_KNOWN)
+        is_open = path in _OPEN or path.startswith(_OPEN_BELOW)
         key = exchange.credentials.spoken
         if path == origins.READY and not key:
             # A probe without a credential belongs to nobody and is told no more than it needs.
@@ -248,7 +257,7 @@ class Guard:
     def _bound_of(self, exchange: _RequestState, scope: Scope) -> _Bound:
         """Returns the limits of a request, based on its headers alone. The import path accepts a large body only as a
         form."""
-        if scope["method"] != "POST" or exchange.path.removesuffix("/") != upload.ARCHIVES:
+        if scope["method"] != "POST" or exchange.path.removesuffix("/") not in upload.ARCHIVES:
             return self._bound
         content_type = exchange.headers.get(b"content-type", b"").decode("latin-1")
         return self._archives if upload.is_multipart(content_type) else self._bound

@@ -28,6 +28,11 @@ PAGE = {
 }
 """The policy of our pages: files of the same origin only, and nothing inline."""
 
+FORMS = PAGE | {
+    "Content-Security-Policy": PAGE["Content-Security-Policy"].replace("form-action 'none'", "form-action 'self'"),
+}
+"""The policy of pages that may also submit forms to this service."""
+
 QUESTION = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "Cross-Origin-Opener-Policy": "same-origin",

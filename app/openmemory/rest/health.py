@@ -65,6 +65,8 @@ async def ready(services: TheServices, request: Request, response: Response) -> 
     return ReadinessSummary(status=readiness.status, checks=checks)
 
 
-async def root() -> Greeting:
-    """Describes the service that answers at this address."""
-    return Greeting()
+async def root(request: Request) -> Response:
+    """Leads a browser to the page; describes the service to everything else."""
+    if "text/html" in request.headers.get("accept", ""):
+        return Response(status_code=307, headers={"Location": "ui/", "Vary": "Accept"})
+    return Response(Greeting().model_dump_json(), media_type="application/json", headers={"Vary": "Accept"})

@@ -9,6 +9,7 @@ from fastapi import Body, Query
 from pydantic import BaseModel
 
 from openmemory.access.keys import Key, KeyCreate, KeyCreated
+from openmemory.config.settings import LimitSettings
 from openmemory.memories import validation
 from openmemory.rest.caller import ThePrincipal, TheServices
 from openmemory.rest.errors import documented
@@ -50,11 +51,15 @@ async def create_key(
     ],
 ) -> KeyCreated:
     """Make a key. The answer shows it this once. Needs the scope `admin`."""
-    limits = services.settings.limits
+    return await services.keys.create(principal, with_checked_names(new, services.settings.limits))
+
+
+def with_checked_names(new: KeyCreate, limits: LimitSettings) -> KeyCreate:
+    """Returns the key to make with its names checked, without surrounding blanks."""
     given: dict[str, Any] = dict(validation.names(new, ("name", "user_id", "app"), limits))
     if new.namespaces is not None:
         given["namespaces"] = [validation.name(each, "namespaces", limits) for each in new.namespaces]
-    return await services.keys.create(principal, new.model_copy(update=given))
+    return new.model_copy(update=given)
 
 
 @router.get("", responses=documented(403))

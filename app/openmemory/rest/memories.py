@@ -11,11 +11,12 @@ from openmemory.audit.schemas import AccessLogPage
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import Added
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.models import State
 from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryUpdate
-from openmemory.rest.caller import MemoryId, Owner, OwnerOfMemory, TheAsking, TheServices
+from openmemory.rest.caller import MemoryId, MemoryInPath, Owner, OwnerOfMemory, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import (
@@ -31,6 +32,7 @@ from openmemory.rest.schemas import (
     moment,
     parts,
 )
+from openmemory.services import Services
 from openmemory.stats.schemas import CategoryList
 
 router = Router("/api/v1/memories", "memories")
@@ -77,7 +79,7 @@ async def list_memories(
         page=page,
         size=size,
     )
-    return MemoryPage.of(await services.memories.list(caller, query, export=export))
+    return await _page(services, caller, query, export=export)
 
 
 _LATER = {"model": Added, "description": "The text is kept, and facts are extracted from it in the background."}
@@ -155,7 +157,7 @@ async def add_memory(
     return added.model_copy(update={"note": " ".join(notes) or None})
 
 
-@router.delete("", responses=documented(403, 404, 413))
+@router.delete("", responses=documented(403, 404, 409, 413))
 async def delete_memories(
     services: TheServices,
     asking: TheAsking,
@@ -165,7 +167,8 @@ async def delete_memories(
 ) -> Message:
     """Delete memories softly; `actions/restore` brings them back. All or none."""
     caller = await asking.as_owner(which.user_id)
-    count = await services.memories.delete(caller, which.memory_ids)
+    ids = await services.short_ids.resolved(caller, which.memory_ids, "memory_ids", State.DELETED)
+    count = await services.memories.delete(caller, ids)
     return Message(message=f"Successfully deleted {count} memories")
 
 
@@ -199,7 +202,7 @@ async def filter_memories(
         page=wanted.page,
         size=wanted.size,
     )
-    return MemoryPage.of(await services.memories.list(caller, query))
+    return await _page(services, caller, query)
 
 
 @router.get("/categories", responses=documented(403, 404))
@@ -208,7 +211,7 @@ async def list_categories(services: TheServices, caller: Owner) -> CategoryList:
     return await services.stats.categories(caller)
 
 
-@router.get("/{memory_id}", responses=documented(403, 404))
+@router.get("/{memory_id}", responses=documented(403, 404, 409))
 async def get_memory(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> MemoryDetail:
     """Show one memory, in whatever state it is."""
     return MemoryDetail.of(await services.memories.get(caller, memory_id))
@@ -218,7 +221,7 @@ async def get_memory(services: TheServices, caller: OwnerOfMemory, memory_id: Me
 async def update_memory(
     services: TheServices,
     asking: TheAsking,
-    memory_id: MemoryId,
+    memory_id: MemoryInPath,
     change: Annotated[
         MemoryChange,
         Body(
@@ -236,17 +239,18 @@ async def update_memory(
     if update == MemoryUpdate():
         raise Invalid("memory_content", "is required, or one of metadata, categories, expires_at and ttl_days")
     caller = await asking.as_owner(change.user_id)
-    updated = await services.memories.update(caller, memory_id, update, field="memory_content")
+    [id_] = await services.short_ids.resolved(caller, [memory_id], "memory_id")
+    updated = await services.memories.update(caller, id_, update, field="memory_content")
     return MemoryRow.of(updated.memory)
 
 
-@router.get("/{memory_id}/history", responses=documented(403, 404))
+@router.get("/{memory_id}/history", responses=documented(403, 404, 409))
 async def get_history(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> History:
     """Show every state and text of one memory, oldest first."""
     return await services.memories.history(caller, memory_id)
 
 
-@router.get("/{memory_id}/related", responses=documented(403, 404))
+@router.get("/{memory_id}/related", responses=documented(403, 404, 409))
 async def list_related(
     services: TheServices,
     caller: OwnerOfMemory,
@@ -257,7 +261,7 @@ async def list_related(
     return MemoryPage.of(await services.memories.related(caller, memory_id, page=page))
 
 
-@router.get("/{memory_id}/access-log", responses=documented(403, 404))
+@router.get("/{memory_id}/access-log", responses=documented(403, 404, 409))
 async def get_access_log(
     *,
     services: TheServices,
@@ -273,6 +277,13 @@ async def get_access_log(
     A credential for some namespaces does not see queries that searched other namespaces: `metadata_` is empty there.
     """
     return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size, fold=fold)
+
+
+async def _page(services: Services, caller: Caller, query: MemoryQuery, *, export: bool = False) -> MemoryPage:
+    """Returns a page of a list. An empty one says if that is because the app is paused."""
+    found = await services.memories.list(caller, query, export=export)
+    note = None if found.total else await services.memories.paused_note(caller)
+    return MemoryPage.of(found, note)
 
 
 def _states(text: str) -> tuple[State, ...]:

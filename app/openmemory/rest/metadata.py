@@ -42,9 +42,8 @@ def _described(oauth: OAuthSettings, path: str) -> ProtectedResource:
     if not oauth.issuer:
         raise NotFound("OAuth is off", code="oauth_off", hint="Set oauth.issuer and oauth.resource.")
     base = urlsplit(oauth.resource)
-    scopes = ["read", "write", *(["admin"] if oauth.admins else [])]
     return ProtectedResource(
         resource=f"{base.scheme}://{base.netloc}{resource_path(oauth, path)}",
         authorization_servers=[oauth.issuer],
-        scopes_supported=[oauth.scope_prefix + scope for scope in scopes],
+        scopes_supported=oauth.scopes,
     )

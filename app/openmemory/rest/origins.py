@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from openmemory.access.authentication import credentials_required, is_here
+from openmemory.access.oauth.sign_in import REDIRECT_PATH
 from openmemory.config.addresses import parsed
 from openmemory.config.sections import origins
 from openmemory.config.settings import Settings
@@ -17,8 +18,9 @@ from openmemory.rest.errors import problem
 
 LIVE, READY = "/health/live", "/health/ready"
 PROBES = frozenset({LIVE, READY})
-PAGES = frozenset({"/", "/docs"})
-"""The paths that a link on another site may lead to: they show nobody's data, and no read is logged."""
+PAGES = frozenset({"/", "/docs", "/ui", "/ui/", REDIRECT_PATH})
+"""The paths that a link on another site may lead to: they show nobody's data, and no read is logged. The authorization
+server leads back to the last one."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/?#]+)(:[0-9]*)?")

@@ -24,7 +24,9 @@ from openmemory.memories.schemas import (
     RecordModel,
 )
 from openmemory.memories.validation import MAX_DAYS
-from openmemory.rest.caller import BodyUser
+from openmemory.rest.caller import BodyUser, GivenId
+from openmemory.search.schemas import CorpusName
+from openmemory.serialization.omission import is_none
 from openmemory.serialization.timestamps import DateOrTime, EpochInput, EpochSeconds
 
 _YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
@@ -104,12 +106,17 @@ class MemoryPage(BaseModel):
     page: int
     size: int
     pages: int
+    note: str | None = Field(
+        default=None, description="Says that the app is paused, if that is why the page is empty.", exclude_if=is_none
+    )
 
     @classmethod
-    def of(cls, page: Page) -> MemoryPage:
+    def of(cls, page: Page, note: str | None = None) -> MemoryPage:
         """Returns the page as it is sent."""
         items = [MemoryResponse.of(record) for record in page.items]
-        return cls.model_construct(items=items, total=page.total, page=page.page, size=page.size, pages=page.pages)
+        return cls.model_construct(
+            items=items, total=page.total, page=page.page, size=page.size, pages=page.pages, note=note
+        )
 
 
 class MemoryDetail(BaseModel):
@@ -260,7 +267,7 @@ class MemoryChange(BaseModel):
 class MemoriesOfUser(BaseModel):
     """Some memories of a user."""
 
-    memory_ids: list[UUID]
+    memory_ids: list[GivenId]
     user_id: BodyUser = None
 
 
@@ -301,8 +308,14 @@ class SearchBody(BaseModel):
     namespaces: list[str] = []
     thread_id: str | None = None
     kind: str | None = None
+    kinds: list[str] = Field(default=[], description="One of these kinds: of passages turn, text and code.")
     app_ids: list[UUID] = Field(default=[], description="Only what these apps wrote.")
     categories: list[str] = []
+    corpus: CorpusName = Field(
+        default="memories", description="memories, passages (what was said, verbatim), or both side by side."
+    )
+    path: str | None = Field(default=None, description="Only passages of files whose path begins so.")
+    language: str | None = Field(default=None, description="Only passages of files in this language, such as python.")
     from_date: Seconds | None = None
     to_date: Seconds | None = None
     filter: dict[str, Any] | None = Field(default=None, description=FILTER)

@@ -58,6 +58,10 @@ async def search_memories(
                     "summary": "Why each result has its score",
                     "value": {"user_id": "alice", "query": "what did I decide in May 2026", "explain": True},
                 },
+                "what was said": {
+                    "summary": "Messages, verbatim",
+                    "value": {"user_id": "alice", "query": "which bicycle did she like", "corpus": "passages"},
+                },
                 "as of a time": {
                     "summary": "As if asked then",
                     "value": {"user_id": "alice", "query": "what did we plan last week", "as_of": "2026-05-01"},
@@ -81,7 +85,10 @@ async def search_memories(
         ),
     ],
 ) -> SearchAnswer:
-    """Find memories by meaning and by words, best first. The answer says how it was found and why in this order."""
+    """Find memories by meaning and by words, best first. The answer says how it was found and why in this order.
+
+    With `corpus`, messages of conversations are searched instead, or as well. They are in `passages` of the answer.
+    """
     caller = await asking.as_owner(wanted.user_id)
     if wanted.app is not None:
         caller = await asking.as_app(wanted.user_id, wanted.app)
@@ -90,13 +97,15 @@ async def search_memories(
         limit=wanted.limit,
         namespaces=(*listed(wanted.namespace), *wanted.namespaces),
         threads=listed(wanted.thread_id),
-        kinds=listed(wanted.kind),
+        kinds=(*listed(wanted.kind), *wanted.kinds),
         app_ids=tuple(wanted.app_ids),
         categories=tuple(wanted.categories),
         created_from=moment(wanted.from_date),
         created_to=moment(wanted.to_date),
+        below=wanted.path or "",
+        languages=listed(wanted.language),
         filter=filters.parsed(wanted.filter),
         as_of=wanted.as_of,
         explain=wanted.explain,
     )
-    return await while_connected(request, services.search.search(caller, query))
+    return await while_connected(request, services.search.over(caller, query, wanted.corpus))

@@ -14,8 +14,8 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from openmemory.errors import Invalid
 
 MULTIPART = "multipart/form-data"
-ARCHIVES = "/api/v1/backup/import"
-"""The import path, the only one whose bodies may be as large as `limits.backup`."""
+ARCHIVES = frozenset({"/api/v1/backup/import", "/ui/settings/archives"})
+"""The paths of imports, the only ones whose bodies may be as large as `limits.backup`."""
 OVERHEAD = 64 * 1024
 """Bytes that a form may have besides its file: fields, headers of the parts, boundaries."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -53,6 +53,15 @@ class Effective:
     custom_instructions: str | None
 
 
+class Overview(NamedTuple):
+    """The configuration as it is shown. `saved`: the parts that do not follow the settings; `llm_in_use`: the language
+    model was chosen, and is not only a proposal."""
+
+    config: ConfigSchema
+    saved: frozenset[Part]
+    llm_in_use: bool
+
+
 NO_LLM = (
     "No language model is in use: the one shown is a proposal. Change it, or choose it as it is with"
     " PUT /api/v1/config/mem0/llm."
@@ -75,11 +84,20 @@ class Configuration:
         Raises:
             Forbidden: the principal is not an administrator.
         """
+        return (await self.overview(principal)).config
+
+    async def overview(self, principal: Principal) -> Overview:
+        """The effective configuration, with masked keys, and which of its parts were saved.
+
+        Raises:
+            Forbidden: the principal is not an administrator.
+        """
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
             stored = await row.stored_now(tx)
             await audit_log.record(tx, principal, AuditAction.CONFIG_READ)
-        return self._view(stored)
+        saved = frozenset(part for part in _PARTS if getattr(stored, part) is not None)
+        return Overview(self._view(stored), saved, self.chosen(stored))
 
     async def replace(self, principal: Principal, sent: ConfigSchema) -> ConfigSchema:
         """Save a whole configuration: `openmemory` is merged, `mem0` is replaced. Either may be omitted.

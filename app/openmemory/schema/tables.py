@@ -9,7 +9,9 @@ import openmemory.index.models
 import openmemory.memories.models
 import openmemory.saved_settings.models
 import openmemory.search.models
-import openmemory.sessions.models  # noqa: F401 - they are imported for their tables
+import openmemory.sessions.models
+import openmemory.sources.models
+import openmemory.tidying.models  # noqa: F401 - they are imported for their tables
 from openmemory.database.engine import Base
 
 metadata = Base.metadata

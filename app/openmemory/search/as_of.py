@@ -14,7 +14,7 @@ word frequencies.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -25,11 +25,28 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from openmemory.access.readable import readable_by
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
+from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.models import Memory, MemoryRevision, MemoryStatusHistory, State
 from openmemory.memories.repository import ALL_STATES
 
 AS_OF: Any = bindparam("as_of", type_=DateTime(timezone=True))
+
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+"""The earliest time that is accepted."""
+
+
+def time_of(at: datetime, field: str) -> datetime:
+    """Returns a time in UTC; without an offset it is UTC.
+
+    Raises:
+        Invalid: it lies before 1970 or in the future.
+    """
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    if not EARLIEST <= at <= datetime.now(UTC):
+        raise Invalid(field, "must lie between 1970 and now")
+    return at.astimezone(UTC)
 
 
 def states(owner: bool) -> Sequence[str]:

@@ -4,7 +4,6 @@ do not find them."""
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,6 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
-    text,
     union_all,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
@@ -29,14 +27,15 @@ from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 from openmemory.access.readable import readable_by
 from openmemory.database.compiled import CompiledStatement
 from openmemory.identity.caller import Caller, Default
+from openmemory.index.bm25 import K1, MEAN_LENGTH, B
 from openmemory.index.models import Embedding
 from openmemory.index.port import Hit, Vector
 from openmemory.memories.models import Memory
 from openmemory.search.as_of import AS_OF, as_of_state, join_state, states
-from openmemory.search.bm25 import K1, B
 from openmemory.search.context import SearchContext
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.lexical import LexicalHit
+from openmemory.search.query_analysis import QueryAnalysis
 
 _ACTIVE: Any = literal_column("'active'::memory_state")
 
@@ -44,25 +43,6 @@ _LANGUAGE: Any = literal_column("(select language from lexicon)::regconfig")
 
 ASIDE = 2_000
 """The maximum number of changed memories that are scanned, the latest changes first."""
-
-_WORDS = CompiledStatement(
-    text(
-        """
-        select l.lexeme, d.documents, n.documents, n.length
-        from unnest(lexical_words((select language from lexicon)::regconfig, :query)) l, lateral (
-          select count(*)::float8 as documents from memories m
-          where m.state = 'active' and lexical_keys(m.user_id, m.namespace, m.words)
-              && array[hashtextextended(l.lexeme, uuid_hash_extended(:user, 0))]) d, (
-          select count(*)::float8 as documents, (select avg(length)::float8 from (
-              select m.word_count as length
-              from memories m where m.user_id = :user order by m.created_at desc limit 200) s) as length
-          from memories m where m.user_id = :user) n
-        """
-    ).bindparams(bindparam("query", type_=Text()), bindparam("user", type_=Uuid())),
-    plain=True,
-)
-"""The lexemes of the query, with the number of memories that contain each, the number of all memories, and their mean
-length."""
 
 
 class ChangedMemories(NamedTuple):
@@ -72,18 +52,14 @@ class ChangedMemories(NamedTuple):
     words: list[LexicalHit]
 
 
-async def changed_memories(context: SearchContext, vector: Vector | None) -> ChangedMemories:
+async def changed_memories(context: SearchContext, analysis: QueryAnalysis, vector: Vector | None) -> ChangedMemories:
     """The memories that existed at the time as of which the search answers and were changed since.
 
     They are found by their words of that time and, if they were archived and still have vectors, by those.
     """
     caller, query = context.caller, context.query
+    idf = {lexeme.text: lexeme.idf for lexeme in analysis.lexemes}
     async with context.database.statement() as tx:
-        words = await _WORDS.rows(tx, {"query": query.text.replace("\x00", " "), "user": caller.user_id})
-        idf = {
-            lexeme: math.log(1 + (max(documents - holding, 0.0) + 0.5) / (holding + 0.5))
-            for lexeme, holding, documents, _ in words
-        }
         bound = {
             **context.filter.parameters,
             "as_of": query.as_of,
@@ -92,14 +68,13 @@ async def changed_memories(context: SearchContext, vector: Vector | None) -> Cha
             "with_vectors": vector is not None,
         }
         rows = await _statement(caller.owner, caller.default, context.filter.shape).rows(tx, bound)
-    mean = max(words[0][3] or 1.0, 1.0) if words else 1.0
-    return await asyncio.to_thread(_listed, rows, idf, mean, vector)
+    return await asyncio.to_thread(_listed, rows, idf, vector)
 
 
-def _listed(rows: Sequence[Any], idf: Mapping[str, float], mean: float, vector: Vector | None) -> ChangedMemories:
+def _listed(rows: Sequence[Any], idf: Mapping[str, float], vector: Vector | None) -> ChangedMemories:
     said, near = [], []
     for row in rows:
-        long = K1 * (1 - B + B * row.length / mean)
+        long = K1 * (1 - B + B * row.length / MEAN_LENGTH)
         pairs = zip(row.lexemes or (), row.times or (), strict=True)
         if (score := sum(idf[lexeme] * times * (K1 + 1) / (times + long) for lexeme, times in pairs)) > 0:
             said.append(LexicalHit(row.id, score))

@@ -135,7 +135,9 @@ def written(groups: list[list[SearchResult]], asked: BriefQuery, total: int) -> 
 
 
 def _head(shown: int, total: int, asked: BriefQuery, tokens: int, asked_for: str) -> str:
-    what = "memories" if asked.prompt is None else "memories that fit the prompt"
+    what, fit = ("memory", "fits") if total == 1 else ("memories", "fit")
+    if asked.prompt is not None:
+        what = f"{what} that {fit} the prompt"
     size = f"{shown} of {total} {what}, {tokens} of {asked.budget} tokens"
     where = f" in {asked_for}" if asked_for else ""
     return f"OpenMemory: {size}; search_memory finds more{where}.\n{DATA}"

@@ -30,11 +30,12 @@ class Weights(NamedTuple):
     cosine: float = 0.0
 
 
-WITH_COSINES = {PACKAGED: Weights(-11.54, 7.49, 2.33, 5.22)}
+WITH_COSINES = {PACKAGED: Weights(-10.82, 7.64, 1.84, 4.47)}
 """By model: the scales of cosines differ."""
 
-WORDS_ALONE = Weights(-9.55, 7.55, 4.59)
-"""For other models, and for text search alone."""
+WORDS_ALONE = Weights(-9.19, 7.86, 3.72)
+"""For other models, for text search alone, and if the first hit has no vector yet: the cosines of other memories do not
+speak for it."""
 
 
 class Calibration(NamedTuple):
@@ -72,6 +73,6 @@ def calibration(hits: Sequence[Fused], model: str) -> Calibration:
     coverage = max((hit.coverage for hit in best), default=0.0)
     cosines = [hit.cosine for hit in best if hit.cosine is not None]
     weights = WITH_COSINES.get(model)
-    if weights is None or not cosines:
+    if weights is None or not cosines or best[0].without_vector:
         return Calibration(WORDS_ALONE, coverage, None)
     return Calibration(weights, coverage, max(cosines))

@@ -16,17 +16,17 @@ from openmemory.access.rules import ALL, Rules
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
 from openmemory.identity.caller import Caller, Default
 from openmemory.index.port import Hit, IndexUnavailable
-from openmemory.memories.models import Memory
-from openmemory.search import lexical
 from openmemory.search.as_of import unchanged_since
 from openmemory.search.as_of_candidates import ChangedMemories, changed_memories
 from openmemory.search.compiled_filter import SearchScope
 from openmemory.search.context import SearchContext
+from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.late_interaction import TokenReader
-from openmemory.search.lexical import LexicalHit
+from openmemory.search.lexical import LexicalHit, LexicalSearch, best_first
+from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.own_writes import delivered
-from openmemory.search.query_terms import filtered_query
+from openmemory.search.query_analysis import QueryAnalysis, analysed
 from openmemory.search.readback import readable
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,13 @@ class Dense(NamedTuple):
     answered: bool = True
 
 
+class AnalysedScope(NamedTuple):
+    """The memories that the arms look at, and the query as it is analysed there."""
+
+    scope: SearchScope
+    query: QueryAnalysis
+
+
 class Question(NamedTuple):
     """The question as the model reads it: the `text` that it embeds, which lacks the common words, and its vector.
 
@@ -66,12 +73,13 @@ class Lookups:
         # Started first, since it takes longest: a thread embeds while PostgreSQL works.
         space, text = context.space, context.query.text
         whole = _started(space.query(text)) if space.embedder.tokenwise else None
-        self.guess = _cached_scope(context)
-        self.scope = _started(_scope(context, self.guess))
+        self.scope = _started(_scope(context))
         self.question = _started(_question(context, self.scope, whole))
-        self.written = _started(_written(context, self.scope)) if len(context.times) == 1 else None
+        self.written = (
+            _started(_written(context, self.scope)) if len(context.times) == 1 and context.corpus is MEMORIES else None
+        )
         """The memories written at the time that the question names, with a word of it."""
-        self.changed = None if context.query.as_of is None else _started(_changed(context, self.question))
+        self.changed = None if context.query.as_of is None else _started(_changed(context, self.scope, self.question))
         """The memories that were changed since the time as of which the search answers."""
         self.tokens = TokenReader(context)
         self._tasks = [task for task in (whole, self.scope, self.question, self.written, self.changed) if task]
@@ -94,7 +102,7 @@ async def dense_candidates(context: SearchContext, lookups: Lookups, limit: int)
     space = context.space
     try:
         question = await lookups.question
-        hits = await space.search(question.embedding.vector, (await lookups.scope).index, limit)
+        hits = await space.search(question.embedding.vector, (await lookups.scope).scope.index, limit)
         return Dense(hits, INDEX_BEHIND if space.behind else None)
     except EmbedderUnavailable as error:
         log.debug("no dense candidates: %s", error)
@@ -109,15 +117,51 @@ async def lexical_candidates(
 ) -> list[LexicalHit]:
     """The best memories by words.
 
-    Conditions beyond the rules and the filters of the lexical statement are applied in the database only if `strict`,
-    or if a filter would let few memories through. Read-back applies them in any case.
+    The index answers. PostgreSQL answers if the index does not, or may lack memories, and for those that the index does
+    not contain yet. Conditions beyond those of the index are applied here only if `strict`, or if a filter would let
+    few memories through. Read-back applies them in any case.
     """
-    if not lookups.scope.done() and (guess := lookups.guess) is not None:
-        # Rules seldom change: the search uses the cached ones until the current ones are known.
-        hits = await _by_words(context, guess, limit, strict=strict)
-        if (await lookups.scope).rules is guess.rules:
-            return hits
-    return await _by_words(context, await lookups.scope, limit, strict=strict)
+    scope, query = await lookups.scope
+    filtered = strict or (scope.lexical.ids is None and context.filter.beyond_words)
+    search = lexical_search(context, scope.lexical, query, limit, filtered=filtered)
+    hits, waiting = None, query.waiting or ()
+    if not strict and is_served_by_index(context, scope, query):
+        try:
+            said = await context.space.search_words(query.vector, scope.index, limit)
+            hits = search.of_index(hit for hit in said if hit.id not in waiting)
+        except IndexUnavailable as error:
+            log.debug("PostgreSQL looks for words: %s", error)
+    if hits is not None and not waiting and search.is_complete(hits):
+        return hits
+    async with context.database.statement() as tx:
+        if hits is None:
+            return await search.hits(tx)
+        if waiting:
+            hits = best_first([*hits, *await search.by_words(tx, waiting)])[:limit]
+        return await search.completed(tx, hits)
+
+
+def is_served_by_index(context: SearchContext, scope: SearchScope, query: QueryAnalysis) -> bool:
+    """Returns True if the index contains all memories and their words, and can apply the filter."""
+    filtered = scope.lexical.ids is None and context.filter.beyond_index
+    return context.space.behind is None and query.waiting is not None and not filtered
+
+
+def lexical_search(
+    context: SearchContext, where: LexicalFilter, query: QueryAnalysis, limit: int, *, filtered: bool
+) -> LexicalSearch:
+    """A search by the words of the query. `filtered`: for what meets all conditions of the search."""
+    text = context.query.text.replace("\x00", " ")
+    search = LexicalSearch(text, query, where, limit, min(limit, context.limit))
+    if not filtered:
+        return search
+    caller, shape = context.caller, context.filter.shape
+    return replace(
+        search,
+        readable=_readable(caller.owner, caller.default, context.corpus, shape),
+        parameters=context.filter.parameters,
+        kept=is_usual(shape),
+    )
 
 
 async def listed(
@@ -130,7 +174,7 @@ async def listed(
     """
     if lookups.written is not None and (written := await lookups.written):
         known = {hit.id for hit in words}
-        words = _best_first([*words, *(hit for hit in written if hit.id not in known)])
+        words = best_first([*words, *(hit for hit in written if hit.id not in known)])
     ids = [hit.id for hit in dense] + [hit.id for hit in words]
     if context.query.as_of is not None and lookups.changed is not None:
         changed = await lookups.changed
@@ -143,65 +187,40 @@ async def listed(
         there -= near | said
         dense = [*(hit for hit in dense if hit.id in there), *changed.dense]
         words = [*(hit for hit in words if hit.id in there), *changed.words]
-        return sorted(dense, key=lambda hit: -hit.score), _best_first(words)
+        return sorted(dense, key=lambda hit: -hit.score), best_first(words)
     if context.query.explain:
         async with context.database.statement() as tx:
-            there = await readable(tx, context.caller, ids)
+            there = await readable(tx, context.caller, ids, context.corpus)
         return [hit for hit in dense if hit.id in there], [hit for hit in words if hit.id in there]
     return dense, words
 
 
-def _best_first(words: list[LexicalHit]) -> list[LexicalHit]:
-    """Partial matches stay behind."""
-    return sorted(words, key=lambda hit: (hit.partial, -hit.score))
-
-
 async def holds_literally(context: SearchContext) -> bool:
     """Returns True if a memory contains a query without meaningful words as it is written, such as "The Who"."""
-    text, where, caller = context.query.text, context.filter, context.caller
+    where = context.filter.lexical
     async with context.database.statement() as tx:
-        hits = await lexical.search(
-            tx,
-            text,
-            where.lexical,
-            1,
-            readable=_readable(caller.owner, caller.default, where.shape),
-            parameters=where.parameters,
-            kept=is_usual(where.shape),
-        )
+        query = await analysed(tx, context.query.text, where)
+        hits = await lexical_search(context, where, query, 1, filtered=True).hits(tx)
     return any(hit.partial for hit in hits)
 
 
-async def _by_words(context: SearchContext, scope: SearchScope, limit: int, *, strict: bool) -> list[LexicalHit]:
-    text, where, caller = context.query.text, context.filter, context.caller
-    async with context.database.statement() as tx:
-        if not (strict or (scope.lexical.ids is None and where.beyond_words)):
-            return await lexical.search(tx, text, scope.lexical, limit, enough=context.limit)
-        return await lexical.search(
-            tx,
-            text,
-            scope.lexical,
-            limit,
-            enough=context.limit,
-            readable=_readable(caller.owner, caller.default, where.shape),
-            parameters=where.parameters,
-            kept=is_usual(where.shape),
-        )
+async def _scope(context: SearchContext) -> AnalysedScope:
+    """The memories that the arms look at, and the analysed query.
 
-
-async def _scope(context: SearchContext, guess: SearchScope | None) -> SearchScope:
-    """The rules of the app, and the ids that match the query's filters if these are few and the index cannot apply
-    them."""
+    Reads the rules of the app, and the ids that match the query's filters if these are few and the index cannot apply
+    them.
+    """
     text, caller = context.query.text, context.caller
-    if guess is not None and not guess.lexical.nothing:
-        # The text for the model depends on the rules. One lookup gets both, on the assumption that the rules did not
-        # change.
+    scope = _cached_scope(context)
+    if scope is not None and not scope.lexical.nothing:
+        # Rules seldom change. One lookup gets them with all else, on the assumption that they did not.
         async with context.database.statement() as tx:
-            app = None if caller.owner else caller.app_id
-            query = await filtered_query(tx, text, guess.lexical, app)
-        if caller.owner or context.rulebook.still(caller, query.revision) is guess.rules:
-            return SearchScope(guess.lexical, guess.index, query)
-    return context.filter.within(*await asyncio.gather(_rules(context), context.filter.matching(context.database)))
+            query = await analysed(tx, text, scope.lexical, None if caller.owner else caller.app_id)
+        if caller.owner or context.rulebook.still(caller, query.revision) is scope.rules:
+            return AnalysedScope(scope, query)
+    scope = context.filter.within(*await asyncio.gather(_rules(context), context.filter.matching(context.database)))
+    async with context.database.statement() as tx:
+        return AnalysedScope(scope, await analysed(tx, text, scope.lexical))
 
 
 def _cached_scope(context: SearchContext) -> SearchScope | None:
@@ -220,48 +239,50 @@ async def _rules(context: SearchContext) -> Rules:
 
 
 async def _question(
-    context: SearchContext, scoped: Awaitable[SearchScope], embedded: Awaitable[QueryEmbedding] | None
+    context: SearchContext, analysing: Awaitable[AnalysedScope], embedded: Awaitable[QueryEmbedding] | None
 ) -> Question:
     """The question, `embedded` as a whole if the model computes tokens.
 
     Raises:
         EmbedderUnavailable: the model does not answer.
     """
-    scope, text = await scoped, context.query.text
-    query = scope.query
-    if query is None:
-        async with context.database.statement() as tx:
-            query = await filtered_query(tx, text, scope.lexical)
+    _, query = await analysing
     if query.pending and context.space.answers:
-        await delivered(context.database, context.caller.user_id, context.write_wait)
+        await delivered(context.database, context.caller.user_id, context.write_wait, context.corpus.kind)
     meant = query.text
     if embedded is None:
         return Question(meant, (await context.space.query(meant))._replace(tokens=None))
     # The two texts are usually the same, so the model works while rules and common words are looked up.
     whole = await embedded
-    if meant == text:
+    if meant == context.query.text:
         return Question(meant, whole)
     return Question(meant, (await context.space.query(meant))._replace(tokens=whole.tokens))
 
 
-async def _written(context: SearchContext, scoped: Awaitable[SearchScope]) -> list[LexicalHit]:
+async def _written(context: SearchContext, analysing: Awaitable[AnalysedScope]) -> list[LexicalHit]:
     """The memories written at a time that contain a word of the query, also those that are not among the best."""
-    [then], where = context.times, (await scoped).lexical
+    [then], (scope, query) = context.times, await analysing
+    where = scope.lexical
     where = replace(where, since=where.since or then.start, until=where.until or then.end)
+    search = replace(lexical_search(context, where, query, CANDIDATES, filtered=False), enough=0)
     async with context.database.statement() as tx:
-        return await lexical.search(tx, context.query.text, where, CANDIDATES, enough=0)
+        return await search.hits(tx)
 
 
-async def _changed(context: SearchContext, asked: Awaitable[Question]) -> ChangedMemories:
+async def _changed(
+    context: SearchContext, analysing: Awaitable[AnalysedScope], asked: Awaitable[Question]
+) -> ChangedMemories:
+    _, query = await analysing
     try:
         vector = (await asked).embedding.vector
     except EmbedderUnavailable:
         vector = None
-    return await changed_memories(context, vector)
+    return await changed_memories(context, query, vector)
 
 
 @by_shape
-def _readable(owner: bool, default: Default, shape: Shape) -> ColumnElement[bool]:
+def _readable(owner: bool, default: Default, corpus: Corpus, shape: Shape) -> ColumnElement[bool]:
     """The predicate for what callers of one kind may read of a query's matches: one object, so that statements with it
     are cached."""
-    return and_(readable_by(Caller.anyone(owner=owner, default=default), Memory), predicate(shape))
+    rows = corpus.rows
+    return and_(readable_by(Caller.anyone(owner=owner, default=default), rows), predicate(shape, rows))

@@ -19,11 +19,10 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
-from openmemory.memories.models import IS_ACTIVE, Memory
-from openmemory.search.bm25 import LexicalFilter
-from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
+from openmemory.search.corpus import MEMORIES, Corpus
+from openmemory.search.filter_sql import LANGUAGE, PATH, Shape, by_shape, filtering, is_usual, predicate
 from openmemory.search.filters import All, Comparison, Node, Operator
-from openmemory.search.query_terms import FilteredQuery
+from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.schemas import SearchQuery
 
 MAX_MATCHES = 5_000
@@ -32,14 +31,10 @@ MAX_MATCHES = 5_000
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """The memories that the arms of a search look at: those that its filter and the app's rules allow.
-
-    `query` is the query without its common words, if it was computed along with the rules.
-    """
+    """The memories that the arms of a search look at: those that its filter and the app's rules allow."""
 
     lexical: LexicalFilter
     index: Filter
-    query: FilteredQuery | None = None
 
     @property
     def rules(self) -> Rules:
@@ -63,6 +58,7 @@ class CompiledFilter:
     """The index cannot apply all of the conditions."""
     beyond_words: bool
     """The statement of the words cannot apply all of the conditions."""
+    corpus: Corpus = MEMORIES
 
     def within(self, rules: Rules, ids: tuple[UUID, ...] | None = None) -> SearchScope:
         """The scope under these rules, limited to these memories."""
@@ -71,7 +67,7 @@ class CompiledFilter:
         return SearchScope(replace(self.lexical, rules=rules, ids=ids), replace(self.index, rules=rules, ids=ids))
 
     async def matching(self, database: Database) -> tuple[UUID, ...] | None:
-        """The ids of the user's active memories that meet the conditions, in no order.
+        """The ids of the user's active rows that meet the conditions, in no order.
 
         Returns None if the ids are not needed: the index applies all conditions, or there are more than `MAX_MATCHES`
         matches. Does not check what the caller may read.
@@ -82,11 +78,11 @@ class CompiledFilter:
         if not self.beyond_index:
             return None
         async with database.planned() as tx:
-            [(found,)] = await _matching(self.shape).rows(tx, {**self.parameters, "most": MAX_MATCHES})
+            [(found,)] = await _matching(self.corpus, self.shape).rows(tx, {**self.parameters, "most": MAX_MATCHES})
         return None if found is None else tuple(found)
 
 
-def compiled_filter(caller: Caller, query: SearchQuery) -> CompiledFilter:
+def compiled_filter(caller: Caller, query: SearchQuery, corpus: Corpus = MEMORIES) -> CompiledFilter:
     """Compiles the filters of a query by a caller."""
     shape, binds = filtering(_tree(query))
     user, spaces, kinds, apps = caller.user_id, query.namespaces, query.kinds, query.app_ids
@@ -101,10 +97,20 @@ def compiled_filter(caller: Caller, query: SearchQuery) -> CompiledFilter:
             apps=apps,
             since=query.created_from,
             until=query.created_to,
+            kind=corpus.kind,
         ),
-        Filter(user, namespaces=spaces, kinds=kinds, apps=apps, rules=ALL),
-        beyond_index=bool(query.filter or query.threads or query.categories or query.created_from or query.created_to),
-        beyond_words=bool(query.filter or query.categories or len(query.threads) > 1),
+        Filter(corpus.kind.tenant(user), namespaces=spaces, kinds=kinds, apps=apps, rules=ALL),
+        beyond_index=bool(
+            query.filter
+            or query.below
+            or query.languages
+            or query.threads
+            or query.categories
+            or query.created_from
+            or query.created_to
+        ),
+        beyond_words=bool(query.filter or query.below or query.languages or query.categories or len(query.threads) > 1),
+        corpus=corpus,
     )
 
 
@@ -121,21 +127,25 @@ def _tree(query: SearchQuery) -> Node | None:
     for operator, moment in ((Operator.GTE, query.created_from), (Operator.LTE, query.created_to)):
         if moment is not None:
             parts.append(Comparison("created_at", operator, (moment,)))
+    if query.below:
+        parts.append(Comparison(PATH, Operator.EQ, (query.below,)))
+    if query.languages:
+        parts.append(Comparison(LANGUAGE, Operator.IN, query.languages))
     if query.filter is not None:
         parts.append(query.filter)
     return All(tuple(parts)) if parts else None
 
 
 @by_shape
-def _matching(shape: Shape) -> CompiledStatement:
+def _matching(corpus: Corpus, shape: Shape) -> CompiledStatement:
     """An array of all ids. Null if there are more than `most`, so that none of these are sent."""
     most = bindparam("most", type_=Integer)
     found = (
-        select(Memory.id)
+        select(corpus.rows.id)
         .where(
-            Memory.user_id == bindparam("caller_user_id", type_=Uuid()),
-            IS_ACTIVE,
-            predicate(shape),
+            corpus.rows.user_id == bindparam("caller_user_id", type_=Uuid()),
+            corpus.rows.state == literal_column("'active'::memory_state"),
+            predicate(shape, corpus.rows),
         )
         .limit(most + 1)
         .subquery("found")

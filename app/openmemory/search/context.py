@@ -14,6 +14,7 @@ from openmemory.embeddings.port import PACKAGED
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Space, Spaces
 from openmemory.search.compiled_filter import CompiledFilter, compiled_filter
+from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.periods import Period
 from openmemory.search.schemas import SearchQuery
 
@@ -57,9 +58,18 @@ class SearchContext:
     flags: bool
     """Texts with prompt injections are flagged."""
 
+    @property
+    def corpus(self) -> Corpus:
+        """The rows that are searched."""
+        return self.filter.corpus
+
 
 def search_context(
-    resources: SearchResources, caller: Caller, query: SearchQuery, times: Sequence[Period] = ()
+    resources: SearchResources,
+    caller: Caller,
+    query: SearchQuery,
+    times: Sequence[Period] = (),
+    corpus: Corpus = MEMORIES,
 ) -> SearchContext:
     """The context of a search, with its filter compiled."""
     settings, space = resources.settings, resources.spaces.serving
@@ -70,7 +80,7 @@ def search_context(
         space,
         caller,
         query,
-        compiled_filter(caller, query),
+        compiled_filter(caller, query, corpus),
         limit=settings.search.limit if query.limit is None else query.limit,
         times=times,
         write_wait=settings.search.write_wait,

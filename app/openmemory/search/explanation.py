@@ -14,18 +14,16 @@ from uuid import UUID
 from openmemory.index.port import Hit
 from openmemory.search.context import SearchContext
 from openmemory.search.fusion import (
-    BOUNDS,
     DENSE_WEIGHT,
     FLAGGED_SHARE,
     HALF_WEIGHT_SIZE,
-    TILT,
-    DenseWeight,
     Fused,
     between,
     dense_share,
 )
 from openmemory.search.late_interaction import LateScore
-from openmemory.search.lexical import LexicalHit, Thread
+from openmemory.search.lexical import LexicalHit
+from openmemory.search.names import NAMES_WEIGHT
 from openmemory.search.periods import Period
 from openmemory.search.recency import NAMED_TIME_WEIGHT, RECENCY_WEIGHT, Recency
 from openmemory.search.schemas import (
@@ -38,15 +36,15 @@ from openmemory.search.schemas import (
     Term,
     TimeRead,
 )
-from openmemory.search.threads import NEIGHBOUR_WEIGHT, THREAD_WEIGHT, ThreadNeighbour
+from openmemory.search.threads import ThreadNeighbour
 
 
 @dataclass
 class SearchRound:
     """The rankings of one search round, all of them readable by the caller.
 
-    They are the lists of both arms, best first; `fused`, before threads and times; the data from threads, times and
-    tokens; and the factor that `with_threads` applied.
+    They are the lists of both arms, best first; `fused`, before threads and times; the data from threads, times,
+    tokens and names; and the factor that `with_threads` applied.
     """
 
     dense: Sequence[Hit]
@@ -58,6 +56,7 @@ class SearchRound:
     times: Sequence[Period] = ()
     recency: Recency | None = None
     late: Mapping[UUID, LateScore] = field(default_factory=dict)
+    named: Mapping[UUID, float] = field(default_factory=dict)
     time_weight: float = NAMED_TIME_WEIGHT
     """The weight of a memory being written at a named time."""
     recency_weight: float = RECENCY_WEIGHT
@@ -65,7 +64,7 @@ class SearchRound:
     """The weight of a memory's importance; 0: it does not count."""
 
     @cached_property
-    def share(self) -> DenseWeight:
+    def share(self) -> float:
         return dense_share(self.dense, self.words)
 
     @cached_property
@@ -86,30 +85,17 @@ class SearchRound:
         known = {hit.id: hit for hit in self.fused}
         found: dict[UUID, list[NeighbourShare]] = {}
         for link in self.links:
-            if link.neighbour is not None:
-                hit = known[link.hit].lowered() if link.flagged else known[link.hit]
-                share = NeighbourShare(link.hit, link.step, NEIGHBOUR_WEIGHT[link.step - 1], hit.score)
-                found.setdefault(link.neighbour, []).append(share)
+            hit = known[link.hit].lowered() if link.flagged else known[link.hit]
+            share = NeighbourShare(link.hit, abs(link.step), link.weight, hit.score)
+            found.setdefault(link.neighbour, []).append(share)
         return found
-
-    @cached_property
-    def threads(self) -> dict[UUID, float]:
-        """For each memory, the score of its thread for the words as a share of the best thread's score."""
-        together = {hit.thread: hit.together for hit in self.words if hit.thread is not None}
-        most = max(together.values(), default=0.0)
-        thread_of: dict[UUID, Thread] = {}
-        for link in self.links:
-            thread_of[link.hit] = link.thread
-            if link.neighbour is not None:
-                thread_of[link.neighbour] = link.thread
-        return {id_: together.get(thread, 0.0) / most for id_, thread in thread_of.items()} if most > 0 else {}
 
 
 def explained(hit: Fused, of: SearchRound, reranker: Arm | None = None) -> Explanation:
     """Explains the score of a result. `of` is the last round that ranked it."""
     highest, nearest, farthest = of.bounds
     by_words, by_meaning = of.ranks
-    weight = of.share.weight
+    weight = of.share
     # Times and recency are added after the threads, so the factor of the threads does not apply to them.
     scale, later = hit.scale, hit.scale / of.thread_scale
     moment = of.moments.get(hit.id)
@@ -130,14 +116,13 @@ def explained(hit: Fused, of: SearchRound, reranker: Arm | None = None) -> Expla
         "meaning": Arm(
             hit.dense,
             weight,
-            0.0 if hit.cosine is None else between(hit.cosine, farthest, nearest),
+            between(hit.cosine, farthest, nearest) if hit.cosine is not None else _of_words(hit, weight, scale),
             scale,
             # A memory below the floor was dropped, and returns only as a neighbour.
             by_meaning.get(hit.id) if hit.cosine is not None else None,
             hit.cosine,
         ),
         "beside": NeighbourTerm(hit.beside, 1.0, lent, scale, neighbours),
-        "thread": Term(hit.thread, THREAD_WEIGHT, of.threads.get(hit.id, 0.0), scale),
         "time": Term(hit.time, of.time_weight, close, later),
         "recency": Term(hit.recency, of.recency_weight, fresh, later),
     }
@@ -145,16 +130,24 @@ def explained(hit: Fused, of: SearchRound, reranker: Arm | None = None) -> Expla
     rated = None
     if of.importance_weight:
         rated = Term(hit.importance, of.importance_weight, hit.importance / (of.importance_weight * scale), scale)
-    more = (("importance", rated), ("late", late), ("reranker", reranker))
+    value = of.named.get(hit.id, 0.0)
+    names = Term(hit.named, NAMES_WEIGHT, value, hit.named / (NAMES_WEIGHT * value)) if hit.named else None
+    more = (("importance", rated), ("late", late), ("names", names), ("reranker", reranker))
     stages = {name: term for name, term in more if term is not None}
     return Explanation(
         formula=_formula(hit, terms | stages),
         penalty=hit.penalty,
         late=late,
+        names=names,
         reranker=reranker,
         importance=rated,
         **terms,  # type: ignore[arg-type]
     )
+
+
+def _of_words(hit: Fused, weight: float, scale: float) -> float:
+    """The value of the meaning of a memory that has no vector: that of its words, or 0."""
+    return hit.dense / (weight * scale) if hit.without_vector else 0.0
 
 
 def _late(hit: Fused, late: LateScore | None) -> Arm | None:
@@ -172,14 +165,12 @@ def _formula(hit: Fused, terms: Mapping[str, Term]) -> str:
 
 def shared(of: SearchRound) -> DenseShare:
     """The weight of meaning in a round, and its reasons."""
-    found = of.share
+    weight, vectors = of.share, len(of.dense)
     if not of.dense or not of.words:
-        formula = f"{found.weight:g}: nothing was found by {'words' if of.dense else 'meaning'}"
+        formula = f"{weight:g}: nothing was found by {'words' if of.dense else 'meaning'}"
     else:
-        tilted = f"{DENSE_WEIGHT:g} + {TILT:g}·({found.meaning:.6g} - {found.words:.6g})"
-        within = f"{tilted}, within {BOUNDS[0]:g} and {BOUNDS[1]:g}" if found.bounded else tilted
-        formula = f"{found.weight:.6g} = {found.vectors}/({found.vectors} + {HALF_WEIGHT_SIZE})·({within})"
-    return DenseShare(found.weight, found.vectors, found.meaning, found.words, found.bounded, formula)
+        formula = f"{weight:.6g} = {DENSE_WEIGHT:g}·{vectors}/({vectors} + {HALF_WEIGHT_SIZE})"
+    return DenseShare(weight, vectors, formula)
 
 
 def left_out(query: str, embedded: str) -> list[str]:

@@ -37,9 +37,13 @@ from openmemory.memories.models import Category, Memory, MemoryCategory
 from openmemory.search.filter_values import ISO
 from openmemory.search.filters import All, Comparison, Either, Node, Not, Operator
 from openmemory.serialization import exact_json
+from openmemory.sources.models import Source
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+PATH, LANGUAGE = "path of a file", "language of a file"
+"""Fields that only passages have, and no filter can name."""
 
 MAX_INDEXED_VALUES = 16
 """The maximum number of values in a list that are looked up in the index one by one."""
@@ -117,19 +121,19 @@ def filtering(tree: Node | None) -> Filtering:
     return Filtering(_shape(tree, binds, count()), binds)
 
 
-def predicate(shape: Shape) -> ColumnElement[bool]:
-    """The predicate for memories that match a filter of this shape."""
+def predicate(shape: Shape, rows: Any = Memory) -> ColumnElement[bool]:
+    """The predicate for rows that match a filter of this shape. Only memories have categories and indexed metadata."""
     match shape:
         case ():
             return literal_column("true")
         case _Leaf():
-            return _metadata(shape) if shape.field == "metadata" else _own(shape)
+            return _metadata(shape) if shape.field == "metadata" else _own(shape, rows)
         case (type() as kind, parts) if kind is All:
-            return and_(*map(predicate, parts))
+            return and_(*(predicate(part, rows) for part in parts))
         case (type() as kind, parts) if kind is Either:
-            return or_(*map(predicate, parts))
+            return or_(*(predicate(part, rows) for part in parts))
         case (_, part):
-            return predicate(part).is_not(literal_column("true"))
+            return predicate(part, rows).is_not(literal_column("true"))
     raise AssertionError(f"no shape of a filter: {shape}")
 
 
@@ -169,16 +173,23 @@ def _own_binds(leaf: _Leaf, test: Comparison) -> dict[str, Any]:
         case Operator.EXISTS:
             return {}
         case Operator.EQ | Operator.IN:
-            return {leaf.name: list(test.values)}
+            return {leaf.name: test.values[0] if leaf.field == PATH else list(test.values)}
         case Operator.CONTAINS | Operator.ICONTAINS:
             return {leaf.name: like_pattern(str(test.values[0]))}
     return {leaf.name: test.values[0]}
 
 
-def _own(leaf: _Leaf) -> ColumnElement[bool]:
+def _own(leaf: _Leaf, rows: Any) -> ColumnElement[bool]:
     if leaf.field == "app":
         mine = select(App.id).where(App.owner_id == bindparam("caller_user_id"), _compared(leaf, App.name))
-        return Memory.app_id.in_(mine)
+        found: ColumnElement[bool] = rows.app_id.in_(mine)
+        return found
+    if leaf.field in (PATH, LANGUAGE):
+        begins: Any = func.starts_with(Source.locator, bindparam(leaf.name, type_=Text()))
+        meant = begins if leaf.field == PATH else Source.language == func.any(bindparam(leaf.name, type_=ARRAY(Text)))
+        of_user = Source.user_id == bindparam("caller_user_id"), Source.kind == literal_column("'file'")
+        of_files: ColumnElement[bool] = rows.source_id.in_(select(Source.id).where(*of_user, meant))
+        return of_files
     if leaf.field in ("category", "category_id"):
         filed = select(MemoryCategory.memory_id).where(
             MemoryCategory.memory_id == Memory.id, MemoryCategory.user_id == bindparam("caller_user_id")
@@ -189,7 +200,7 @@ def _own(leaf: _Leaf) -> ColumnElement[bool]:
             filed = filed.join(Category, Category.id == MemoryCategory.category_id)
             filed = filed.where(_compared(leaf, Category.name))
         return filed.correlate(Memory).exists()
-    return _compared(leaf, getattr(Memory, leaf.field))
+    return _compared(leaf, getattr(rows, leaf.field))
 
 
 def _compared(leaf: _Leaf, column: Any) -> ColumnElement[bool]:

@@ -8,14 +8,15 @@ This is MaxSim of ColBERT (Khattab and Zaharia 2020), applied only to the best o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
-from openmemory.embeddings.port import Tokens
+from openmemory.embeddings.port import Codes, Tokens
 from openmemory.embeddings.tokens import cosines
 from openmemory.index import tokens
 from openmemory.index.tokens import StoredTokens
@@ -28,6 +29,10 @@ MAX_HITS = 30
 BLOCK = 32
 """The number of tokens in half a window. A text must say everything within one window: matches in distant places are
 unrelated. With stop words, this is as long as the chunk of one vector (`embeddings.chunks`)."""
+
+CONTEXT = 16
+"""The number of tokens of the preceding memories of a thread that are read with a memory shorter than a window. People
+say one thing in several short messages, and an answer does not repeat its question. With 32, results are the same."""
 
 MAX_WEIGHT = 0.7
 """The maximum weight of MaxSim against a score, approached by very short questions."""
@@ -88,26 +93,49 @@ class TokenReader:
         self._settled.update(ids)
         self._kept = self._kept.joined(found)
 
-    async def read(self, hits: Sequence[Fused]) -> StoredTokens:
-        """The tokens of the best hits, and of all that were read before."""
-        if unread := self.unread(hits):
+    async def read(self, hits: Sequence[Fused], before: Mapping[UUID, Sequence[UUID]]) -> StoredTokens:
+        """The tokens of the best hits and of those `before` them, and of all that were read earlier."""
+        near = {id_ for hit in hits[:MAX_HITS] for id_ in before.get(hit.id, ())} - self._settled
+        if unread := [*dict.fromkeys([*self.unread(hits), *near])]:
             context = self._context
             async with context.database.statement() as tx:
-                found = await tokens.of_memories(tx, context.caller.user_id, context.space.model, unread)
+                found = await tokens.of_items(
+                    tx, context.corpus.kind, context.caller.user_id, context.space.model, unread
+                )
             self.keep(unread, found)
         return self._kept
 
 
 async def add_late_interaction(
-    hits: Sequence[Fused], question: Tokens | None, reader: TokenReader
+    hits: Sequence[Fused], question: Tokens | None, reader: TokenReader, before: Mapping[UUID, Sequence[UUID]]
 ) -> tuple[Sequence[Fused], dict[UUID, LateScore]]:
-    """`compared` with the stored tokens of the best hits. None: the model computed no tokens of the question."""
+    """`compared` with the stored tokens of the best hits, and of the memories `before` them in their threads.
+
+    `question` is None if the model computed no tokens of the question. Then nothing changes.
+    """
     if question is None or not hits:
         return hits, {}
-    kept = await reader.read(hits)
+    kept = await reader.read(hits, before)
     if len(kept.tokens) < MIN_THREAD_TOKENS:
-        return compared(hits, question, kept)
-    return await asyncio.to_thread(compared, hits, question, kept)
+        return compared(hits, question, kept, before)
+    return await asyncio.to_thread(compared, hits, question, kept, before)
+
+
+def in_context(kept: StoredTokens, ids: Iterable[UUID], before: Mapping[UUID, Sequence[UUID]]) -> StoredTokens:
+    """Those of the items that are present, in this order. A short one follows the last `CONTEXT` tokens of those
+    `before` it."""
+    some = kept.by_id()
+    whole: dict[UUID, list[Codes]] = {}
+    for id_ in ids:
+        if (own := some.get(id_)) is None:
+            continue
+        whole[id_], room = [own], CONTEXT if len(own) < 2 * BLOCK else 0
+        for earlier in reversed(before.get(id_, ())):
+            if room and (more := some.get(earlier)) is not None:
+                whole[id_].insert(0, more[-room:])
+                room -= len(whole[id_][0])
+    counts = [sum(map(len, parts)) for parts in whole.values()]
+    return StoredTokens([*whole], counts, np.concatenate([kept.tokens[:0], *chain.from_iterable(whole.values())]))
 
 
 def maxsims(question: Tokens, kept: StoredTokens) -> list[float]:
@@ -165,9 +193,10 @@ def blended(scores: Sequence[float], said: Sequence[float], tokens: int) -> Blen
 
 
 def compared(
-    ranked: Sequence[Fused], question: Tokens, kept: StoredTokens
+    ranked: Sequence[Fused], question: Tokens, kept: StoredTokens, before: Mapping[UUID, Sequence[UUID]]
 ) -> tuple[list[Fused], dict[UUID, LateScore]]:
-    """Blends the scores of the first `MAX_HITS` hits whose tokens are stored with their MaxSims.
+    """Blends the scores of the first `MAX_HITS` hits whose tokens are stored with their MaxSims. Short ones are read
+    after the end of those `before` them.
 
     Returns the hits, best first, where equal scores keep their order, and the result for each compared hit. A hit
     without stored tokens keeps its score.
@@ -176,7 +205,7 @@ def compared(
     are zeros here). If half of a question is numbers, the numbers usually decide.
     """
     words = question[question.any(axis=1)]
-    kept = kept.of([hit.id for hit in ranked[:MAX_HITS]])
+    kept = in_context(kept, [hit.id for hit in ranked[:MAX_HITS]], before)
     if len(kept.ids) < 2 or not len(words):
         return list(ranked), {}
     known = set(kept.ids)

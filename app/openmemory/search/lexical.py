@@ -1,10 +1,14 @@
-"""Lexical retrieval: finds memories that contain the words of a query by BM25, then those that contain parts of its
-words."""
+"""Lexical retrieval from PostgreSQL: BM25, quoted phrases, and parts of words.
+
+The index answers with the same scores and much faster (`index.bm25`). PostgreSQL answers if the index is away or
+behind, or cannot apply a filter, and for what it does not contain yet.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from functools import partial as partial_of
 from typing import Any, NamedTuple
@@ -29,104 +33,161 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
-from openmemory.index.sync.entries import array_of
-from openmemory.memories.models import Memory
-from openmemory.search import acl_sql
-from openmemory.search.bm25 import SLOTS, FilterSet, LexicalFilter, bm25, partial
-from openmemory.search.query_text import lexemes, quoted
+from openmemory.index.bm25 import K1, MEAN_LENGTH, B
+from openmemory.index.models import ItemKind
+from openmemory.index.port import Hit
+from openmemory.search.lexical_filter import KEYS, FilterSet, LexicalFilter, words_of
+from openmemory.search.query_analysis import QueryAnalysis, analysed
+from openmemory.search.query_text import quoted
+
+MOST = 2_000
+"""The number of memories that BM25 is computed for. They are the newest that contain one of the rarest words: as many
+words as select so many memories, at least one."""
 
 PARTIAL = 0.5
 """The score of the best partial match relative to the last match of a whole word."""
 
 
-class Thread(NamedTuple):
-    """A thread of memories. Threads with the same id in two namespaces are different."""
-
-    namespace: str
-    id: str
-
-
 class LexicalHit(NamedTuple):
     """A memory found by its words. `score` is BM25 (> 0, unbounded).
 
-    `terms` are the lexemes or parts that matched, if requested. `partial` hits contain no whole word. `together` is the
-    score of all memories of its `thread` as if they were one. `coverage` is the score as a share of what a memory would
-    get that contains each word of the query without end.
+    `partial` hits contain no whole word. `coverage` is the score as a share of what a memory would get that contains
+    each word of the query without end.
     """
 
     id: UUID
     score: float
-    terms: tuple[str, ...] = ()
     partial: bool = False
-    thread: Thread | None = None
-    together: float = 0.0
     coverage: float = 0.0
 
 
-async def search(
-    connection: Tx,
-    query: str,
-    where: LexicalFilter,
-    limit: int,
-    *,
-    enough: int | None = None,
-    readable: ColumnElement[bool] | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    traced: bool = False,
-    kept: bool = True,
-) -> list[LexicalHit]:
-    """The active, unexpired memories that match the query, best first, at most `limit`.
+@dataclass(frozen=True, slots=True)
+class LexicalSearch:
+    """A search for active, unexpired memories by the words of a query: the best `limit`.
 
-    `readable` is a further predicate over `Memory`, with its values in `parameters`. It is evaluated from the best
-    candidate on until `limit` have passed. If fewer than `enough` (by default `limit`) contain a whole word of the
-    query, memories follow that contain a part of a word. Text in double quotes is searched for as a phrase, and
-    memories that contain it come first. `traced` returns the terms that matched. `kept` caches the statement with this
-    predicate for reuse.
+    If fewer than `enough` contain a whole word of the query, memories follow that contain a part of a word. Text in
+    double quotes is searched for as a phrase, and memories that contain it come first. `readable` is a further
+    predicate over the rows, with its values in `parameters`. `kept` caches the statement with this predicate for reuse.
     """
-    query = query.replace("\x00", " ")
-    if not re.search(r"\w", query) or limit < 1 or where.nothing:
-        return []
-    phrases = quoted(query)
-    binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | dict(parameters or {})
-    shape, best = FilterSet.of(where), _best if kept else _unkept
-    # Fetch as many of the best as requested, unless another condition may still rank others above them.
-    sql = bm25(shape, _slots(lexemes(query)), quoted=bool(phrases), every=bool(phrases) or readable is not None)
-    rows = await best(sql, _MATCHED if traced else None, readable).rows(connection, binds)
-    hits = [_hit(row, traced) for row in rows]
-    if len(hits) >= (limit if enough is None else enough) or not (needles := _needles(query)):
-        return hits
-    known = {"needles": needles, "found": [hit.id for hit in hits]}
-    statement = best(partial(shape), _PARTS if traced else None, readable)
-    rows = await statement.rows(connection, binds | known)
-    # Parts rank after whole words, regardless of the scales of the two scores.
-    scale = PARTIAL * hits[-1].score / rows[0].score if hits and rows else PARTIAL
-    parts = [_hit(row, traced)._replace(score=row.score * scale, partial=True) for row in rows]
-    return hits + parts[: limit - len(hits)]
+
+    query: str
+    analysis: QueryAnalysis
+    where: LexicalFilter
+    limit: int
+    enough: int
+    readable: ColumnElement[bool] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    kept: bool = True
+
+    async def hits(self, tx: Tx) -> list[LexicalHit]:
+        """The hits, best first, from PostgreSQL alone."""
+        if self.nothing:
+            return []
+        return await self.completed(tx, await self.by_words(tx))
+
+    async def by_words(self, tx: Tx, ids: tuple[UUID, ...] | None = None) -> list[LexicalHit]:
+        """The memories that contain a word of the query, or those of them that are listed."""
+        if not self.analysis.lexemes:
+            return []
+        if ids is None:
+            return await self._scored(tx, self.where)
+        among = ids if self.where.ids is None else set(ids).intersection(self.where.ids)
+        return await self._scored(tx, replace(self.where, ids=tuple(among))) if among else []
+
+    def is_complete(self, hits: Sequence[LexicalHit]) -> bool:
+        """Returns True if no phrases and no parts of words are to be looked for."""
+        return self.nothing or ((len(hits) >= self.enough or not self.splits) and not quoted(self.query))
+
+    async def completed(self, tx: Tx, hits: list[LexicalHit]) -> list[LexicalHit]:
+        """Adds to the memories that contain words of the query those that contain its phrases or parts of words."""
+        if quoted(self.query):
+            hits = best_first([*hits, *await self._scored(tx, self.where, "phrases")])[: self.limit]
+        if len(hits) >= self.enough or not self.splits or not (needles := _needles(self.query)):
+            return hits
+        known = {"query": self.query, "needles": needles, "found": [hit.id for hit in hits]}
+        rows = await self._rows(tx, _partial(FilterSet.of(self.where)), self.where, known)
+        # Parts rank after whole words, regardless of the scales of the two scores.
+        scale = PARTIAL * hits[-1].score / rows[0].score if hits and rows else PARTIAL
+        parts = [LexicalHit(id_, score * scale, partial=True) for id_, score in rows]
+        return hits + parts[: self.limit - len(hits)]
+
+    def of_index(self, hits: Iterable[Hit]) -> list[LexicalHit]:
+        """The hits that the index found by the vector of the query's words."""
+        total = self.analysis.total
+        return [LexicalHit(id_, score, coverage=min(score / total, 1.0)) for id_, score in hits]
+
+    @property
+    def splits(self) -> bool:
+        """Returns True if parts of words are looked for, which only memories have an index for."""
+        return self.where.kind is ItemKind.MEMORY
+
+    @property
+    def nothing(self) -> bool:
+        """Returns True if the query has no word, or no memory can match."""
+        return self.limit < 1 or self.where.nothing or not re.search(r"\w", self.query)
+
+    async def _scored(self, tx: Tx, where: LexicalFilter, candidates: str = "holders") -> list[LexicalHit]:
+        lexemes = self.analysis.lexemes
+        known = {
+            "lexemes": [lexeme.text for lexeme in lexemes],
+            "weights": [lexeme.idf for lexeme in lexemes],
+            "rare": self._rarest(),
+            "phrases": quoted(self.query),
+        }
+        return self.of_index(await self._rows(tx, _bm25(FilterSet.of(where), candidates), where, known))
+
+    def _rarest(self) -> list[str]:
+        """The words that select memories: those that select `MOST` together, at least one."""
+        rarest, selected = list[str](), 0.0
+        for lexeme in self.analysis.lexemes:
+            selected += lexeme.holding
+            if rarest and selected > MOST:
+                break
+            rarest.append(lexeme.text)
+        return rarest
+
+    async def _rows(self, tx: Tx, sql: str, where: LexicalFilter, known: Mapping[str, Any]) -> list[Any]:
+        binds = where.binds | {"limit": self.limit, **known, **self.parameters}
+        return await (_best if self.kept else _unkept)(sql, self.readable, where.kind).rows(tx, binds)
 
 
-def _slots(many: int) -> int:
-    return next((slots for slots in SLOTS if many <= slots), SLOTS[-1])
+async def search(tx: Tx, query: str, where: LexicalFilter, limit: int, enough: int | None = None) -> list[LexicalHit]:
+    """The best `limit` memories by words, from PostgreSQL alone. See `LexicalSearch`."""
+    analysis = await analysed(tx, query, where)
+    return await LexicalSearch(query, analysis, where, limit, limit if enough is None else enough).hits(tx)
 
 
-def _hit(row: Any, traced: bool) -> LexicalHit:
-    id_, score, namespace, thread, together, total, *terms = row
-    terms = tuple(terms[0]) if traced else ()
-    coverage = min(score / total, 1.0) if total else 0.0
-    if thread is None:
-        return LexicalHit(id_, score, terms, coverage=coverage)
-    return LexicalHit(id_, score, terms, False, Thread(namespace, thread), together, coverage)
+def best_first(hits: Iterable[LexicalHit]) -> list[LexicalHit]:
+    """Each memory once, with its best score. Partial matches stay behind."""
+    best: dict[UUID, LexicalHit] = {}
+    for hit in sorted(hits, key=lambda hit: (hit.partial, -hit.score)):
+        best.setdefault(hit.id, hit)
+    return list(best.values())
 
 
-_MATCHED = literal_column(
-    "array(select w.lexeme from unnest(memories.words) w where w.lexeme = any(candidates.terms) order by 1)",
-    ARRAY(Text),
-)
-_PARTS = literal_column("candidates.terms", ARRAY(Text))
+@lru_cache(maxsize=256)
+def _bm25(shape: FilterSet, candidates: str) -> str:
+    """The statement of BM25 for `holders` of words or of `phrases`. All listed memories are candidates."""
+    holding = f"{KEYS} && array(select hashtextextended(l, seed) from unnest(:rare) l, unnest({shape.seeds}) seed)"  # noqa: S608 - only names
+    return shape.statement(
+        "bm25",
+        candidates=shape.statement(candidates, holding="true" if shape.listed else holding, most=MOST),
+        k1=f"{K1}::float8",
+        k1_and_1=f"{K1 + 1}::float8",
+        b=f"{B}::float8",
+        rest_of_b=f"{1 - B}::float8",
+        mean_length=MEAN_LENGTH,
+    )
+
+
+@lru_cache(maxsize=256)
+def _partial(shape: FilterSet) -> str:
+    """The statement for memories that contain a part of a word."""
+    return shape.statement("partial_matches", needle_words=words_of("needle"))
 
 
 _TYPES: dict[str, Any] = {
     "in_user": Uuid(),
-    "query": Text(),
     "limit": Integer(),
     "in_namespaces": ARRAY(Text),
     "in_thread": Text(),
@@ -134,64 +195,38 @@ _TYPES: dict[str, Any] = {
     "in_apps": ARRAY(Uuid),
     "in_since": DateTime(timezone=True),
     "in_until": DateTime(timezone=True),
+    "lexemes": ARRAY(Text),
+    "weights": ARRAY(Float),
+    "rare": ARRAY(Text),
+    "phrases": ARRAY(Text),
+    "query": Text(),
     "needles": ARRAY(Text),
     "found": ARRAY(Uuid),
-    "phrases": ARRAY(Text),
 }
 
 
 @lru_cache(maxsize=256)
 def _candidates(sql: str) -> Subquery:
     """The statement's rows as a FROM clause, with the types of all its parameters."""
-    typed = bound(sql, _TYPES).columns(
-        column("id", Uuid()),
-        column("score", Float()),
-        column("terms", ARRAY(Text)),
-        column("namespace", Text()),
-        column("thread_id", Text()),
-        column("together", Float()),
-        column("total", Float()),
-    )
-    return typed.subquery("candidates")
+    return bound(sql, _TYPES).columns(column("id", Uuid()), column("score", Float())).subquery("candidates")
 
 
 @lru_cache(maxsize=256)
-def _best(
-    sql: str, terms: ColumnElement[Any] | None, readable: ColumnElement[bool] | None, kept: bool = True
-) -> CompiledStatement:
+def _best(sql: str, readable: ColumnElement[bool] | None, kind: ItemKind, kept: bool = True) -> CompiledStatement:
     """The first `limit` candidates that `readable` allows, read one by one in the order of their score."""
     candidates = _candidates(sql)
-    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together, candidates.c.total
-    found: Select[Any] = select(candidates.c.id, candidates.c.score, *thread)
-    if terms is not None or readable is not None:
-        row = select(literal_column("1") if terms is None else terms.label("terms"))
-        row = row.where(Memory.id == candidates.c.id)
-        if readable is not None:
-            row = row.where(readable)
+    found: Select[Any] = select(candidates.c.id, candidates.c.score)
+    if readable is not None:
+        here: Any = literal_column(f"{kind.table}.id", Uuid())
+        row: Select[Any] = select(literal_column("1")).where(here == candidates.c.id, readable)
         # OFFSET 0 keeps the planner from joining all candidates before it sorts.
         one = row.offset(literal_column("0")).correlate(candidates).lateral("one")
         found = found.select_from(candidates.join(one, true()))
-        if terms is not None:
-            found = found.add_columns(one.c.terms)
     best = found.order_by(candidates.c.score.desc(), candidates.c.id)
     return CompiledStatement(best.limit(bindparam("limit", type_=Integer())), kept=kept)
 
 
 _unkept = partial_of(_best.__wrapped__, kept=False)
-
-
-def _binds(where: LexicalFilter) -> dict[str, Any]:
-    return {
-        "in_user": where.user,
-        "in_namespaces": list(where.namespaces),
-        "in_thread": where.thread,
-        "in_kinds": list(where.kinds),
-        "in_apps": list(where.apps),
-        "in_since": where.since,
-        "in_until": where.until,
-        "in_ids": array_of(where.ids or ()),
-        **acl_sql.binds(where.rules),
-    }
 
 
 def _needles(query: str) -> list[str]:

@@ -1,17 +1,19 @@
-"""The language of the memories' words, and the backfill after it changes.
+"""The language of the words of memories and passages, and the backfill after it changes.
 
-A trigger computes `memories.words` from a text: the lexemes of its words and, without a position and not counted in
+A trigger computes the column `words` from a text: the lexemes of its words and, without a position and not counted in
 `word_count`, compound identifiers as one word (`getuserbyid`), dates in digits and words without their accents. Queries
 use the same PostgreSQL function, `lexical_words`. The row of `lexicon` sets the language for all users.
 
-A new language takes effect at startup. New memories use it at once, and a job backfills the others, one page of ids at
-a time, and records its progress. Until it finishes, a query also uses the former language, so that every memory is
-found by the words it has.
+A new language takes effect at startup. New rows use it at once, and a job backfills the others, one page of ids at a
+time, memories first, and records its progress. Changed rows get outbox entries, because the index contains their
+words too. Until
+the job finishes, a query also uses the former language, so that every row is found by the words it has.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from uuid import UUID
 
 from sqlalchemy import Text, bindparam, text
@@ -19,12 +21,14 @@ from sqlalchemy import Text, bindparam, text
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import SetupError
+from openmemory.index.models import ItemKind
+from openmemory.index.sync import outbox
 from openmemory.search import statistics
 
 log = logging.getLogger(__name__)
 
 PAGE = 250
-"""The number of memories in one backfill transaction: small, so that no writer waits long."""
+"""The number of rows in one backfill transaction: small, so that no writer waits long."""
 
 COUNT_EVERY = 80
 """The number of pages between two refreshes of the statistics. A word without statistics counts as rare."""
@@ -34,10 +38,11 @@ _LANGUAGE = text("SELECT language FROM lexicon")
 # A transaction that waits for a table lock blocks all writers behind it.
 _BRIEFLY = text("SET LOCAL lock_timeout = '5s'")
 # Under this lock, other writers have either not committed yet or use the new language.
-_ALONE = text("LOCK TABLE memories IN SHARE ROW EXCLUSIVE MODE")
+_ALONE = text("LOCK TABLE memories, passages IN SHARE ROW EXCLUSIVE MODE")
 _CHOOSE = text(
     """
-    UPDATE lexicon SET language = :language, done = NULL, former = CASE WHEN EXISTS (SELECT FROM memories)
+    UPDATE lexicon SET language = :language, kind = 'memory', done = NULL,
+        former = CASE WHEN EXISTS (SELECT FROM memories) OR EXISTS (SELECT FROM passages)
         THEN array_append(array_remove(former, :language), language) ELSE '{}' END
     WHERE language <> :language
     """
@@ -45,24 +50,30 @@ _CHOOSE = text(
 
 _LOCK = 0x6F6D6C78
 _TURN = text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
-_STATE = text("SELECT language, done FROM lexicon WHERE cardinality(former) > 0")
-_PAGE = text(
-    """
+_STATE = text("SELECT language, kind, done FROM lexicon WHERE cardinality(former) > 0")
+_PAGE_OF = """
     WITH page AS MATERIALIZED (
-        SELECT id, content FROM memories WHERE CAST(:done AS uuid) IS NULL OR id > :done
+        SELECT id, {text} AS content FROM {table} WHERE CAST(:done AS uuid) IS NULL OR id > :done
         ORDER BY id LIMIT :page FOR NO KEY UPDATE
     ), fresh AS MATERIALIZED (
         SELECT id, lexical_words(CAST(:language AS regconfig), content) AS words FROM page
     ), made AS (
-        UPDATE memories m SET words = f.words, word_count = length(ts_filter(f.words, '{a,b,c,d}'))
+        UPDATE {table} m SET words = f.words, word_count = length(ts_filter(f.words, '{{a,b,c,d}}'))
         FROM fresh f WHERE m.id = f.id AND m.words IS DISTINCT FROM f.words
+        RETURNING m.id, m.state
     )
-    SELECT id FROM page ORDER BY id DESC LIMIT 1
-    """
-)
+    SELECT (SELECT id FROM page ORDER BY id DESC LIMIT 1) AS last,
+        ARRAY(SELECT id FROM made WHERE state = 'active') AS changed
+"""
+_PAGE = {
+    ItemKind.MEMORY: text(_PAGE_OF.format(table="memories", text="content")),
+    ItemKind.PASSAGE: text(_PAGE_OF.format(table="passages", text="passage_text(heading, speaker, content)")),
+}
+_KINDS = (ItemKind.MEMORY, ItemKind.PASSAGE)
 _DONE = text("UPDATE lexicon SET done = :done WHERE language = :language")
-_ENDED = text("UPDATE lexicon SET done = NULL, former = '{}' WHERE language = :language")
-_COUNTED = text("SELECT DISTINCT user_id FROM lexical_statistics")
+_NEXT_KIND = text("UPDATE lexicon SET kind = :kind, done = NULL WHERE language = :language")
+_ENDED = text("UPDATE lexicon SET kind = 'memory', done = NULL, former = '{}' WHERE language = :language")
+_COUNTED = {kind: text(f"SELECT DISTINCT user_id FROM {statistics.TABLES[kind]}") for kind in ItemKind}  # noqa: S608
 
 
 async def choose(database: Database, language: str) -> None:
@@ -84,17 +95,19 @@ async def choose(database: Database, language: str) -> None:
         await tx.execute(_BRIEFLY)
         await tx.execute(_ALONE)
         await tx.execute(_CHOOSE, {"language": language})
-    log.info("search.language is now %s; older memories are reindexed in the background", language)
+    log.info("search.language is now %s; older texts are reindexed in the background", language)
 
 
 class LexicalBackfill:
-    """The backfill of memories whose words may be in a former language."""
+    """The backfill of rows whose words may be in a former language."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, wake: Callable[[], None]) -> None:
+        """`wake` is called after outbox entries were written."""
         self._database = database
+        self._wake = wake
 
     async def run(self) -> int:
-        """Runs until all memories are done, and returns the number of pages. Does nothing if another process already
+        """Runs until all rows are done, and returns the number of pages. Does nothing if another process already
         runs it.
 
         Raises:
@@ -117,22 +130,31 @@ class LexicalBackfill:
             state = (await tx.execute(_STATE)).one_or_none()
             if state is None:
                 return None
-            last: UUID | None = await tx.scalar(_PAGE, {"done": state.done, "language": state.language, "page": PAGE})
-            await self._note(tx, state.language, last)
-        if last is None:
-            log.info("search.language: all memories are indexed in %s", state.language)
-        return last is not None
+            kind = ItemKind(state.kind)
+            page = (await tx.execute(_PAGE[kind], {"done": state.done, "language": state.language, "page": PAGE})).one()
+            if page.changed:
+                await outbox.add_entries(tx, kind, page.changed)
+            await self._note(tx, state.language, kind, page.last)
+        if page.changed:
+            self._wake()
+        if page.last is not None or kind is not _KINDS[-1]:
+            return True
+        log.info("search.language: all memories and passages are indexed in %s", state.language)
+        return False
 
     @staticmethod
-    async def _note(tx: Tx, language: str, last: UUID | None) -> None:
-        if last is None:
-            await tx.execute(_ENDED, {"language": language})
-        else:
+    async def _note(tx: Tx, language: str, kind: ItemKind, last: UUID | None) -> None:
+        if last is not None:
             await tx.execute(_DONE, {"language": language, "done": last})
+        elif kind is not _KINDS[-1]:
+            await tx.execute(_NEXT_KIND, {"language": language, "kind": _KINDS[_KINDS.index(kind) + 1].value})
+        else:
+            await tx.execute(_ENDED, {"language": language})
 
     async def _count(self) -> None:
-        async with self._database.statement() as tx:
-            users = list((await tx.execute(_COUNTED)).scalars())
-        for user in users:
-            async with self._database.transaction() as tx:
-                await statistics.refresh(tx, user)
+        for kind in ItemKind:
+            async with self._database.statement() as tx:
+                users = list((await tx.execute(_COUNTED[kind])).scalars())
+            for user in users:
+                async with self._database.transaction() as tx:
+                    await statistics.refresh(tx, user, kind)

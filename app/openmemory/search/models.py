@@ -27,11 +27,23 @@ class LexicalStatistics(Base):
     words: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
 
-class Lexicon(Base):
-    """A single row with the language of the memories' words, and the progress of the backfill after a change.
+class PassageStatistics(Base):
+    """The same for active passages."""
 
-    `former` are the languages that words may still have. `done` is the highest id that the backfill has finished; null:
-    none, or all.
+    __tablename__ = "passage_statistics"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    namespace: Mapped[str] = mapped_column(primary_key=True)
+    term: Mapped[str] = mapped_column(primary_key=True)
+    documents: Mapped[int]
+    words: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+
+
+class Lexicon(Base):
+    """A single row with the language of the words, and the progress of the backfill after a change.
+
+    `former` are the languages that words may still have. `kind` is the kind of items that the backfill works on, and
+    `done` the highest id of them that it has finished; null: none, or all.
     """
 
     __tablename__ = "lexicon"
@@ -40,4 +52,5 @@ class Lexicon(Base):
     id: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
     language: Mapped[str]
     former: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
+    kind: Mapped[str] = mapped_column(server_default=text("'memory'"))
     done: Mapped[UUID | None]

@@ -167,6 +167,8 @@ async def overview_answer(
     hits = most_telling(scope.candidates, context.limit)
     found.ranked(hits, last if context.query.explain else None)
     await read_best(context, hits, Method.OVERVIEW, found)
+    if not found.rows:  # they have changed meanwhile
+        await log_search(context, Method.OVERVIEW)
     answer = search_answer(context, found, Method.OVERVIEW, found.best())
     answer.note = _note(missing, why, _selection(scope.total, len(answer.results)))
     return answer

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import cache
 from uuid import UUID
 
 from sqlalchemy import Uuid
 
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database
+from openmemory.index.models import ItemKind
 from openmemory.index.sync.delivery import BATCH
 
 FRESH = 3
@@ -22,24 +24,37 @@ FRESH = 3
 POLL = 0.02
 """The seconds between two looks into the outbox."""
 
-PENDING = f"""
-(select count(*) <= {BATCH} and coalesce(bool_or(
-    o.written_at > now() - interval '{FRESH} s' and o.last_error is null
-    and exists (select from memories m where m.id = o.id and m.user_id = :in_user and m.state = 'active')), false)
- from (select id, written_at, last_error from index_outbox order by due_at limit {BATCH + 1}) o)
-"""  # noqa: S608 - only constants are put in
-"""SQL: true if a memory that the user has just written is not in the index yet, and will be in a moment. That is not so
-if its delivery failed, or if more entries wait than one round delivers."""
-
-_PENDING = CompiledStatement(bound(f"select {PENDING}", {"in_user": Uuid()}), plain=True)
+MAX_WAITING = 500
+"""The number of the user's memories that are listed if the index does not contain them."""
 
 
-async def delivered(database: Database, user: UUID, seconds: float) -> None:
-    """Waits until nothing of the user is `PENDING`, at most for these seconds."""
+@cache
+def pending(kind: ItemKind) -> str:
+    """SQL: one row on what the user has written. `waiting`: the rows that the index does not contain as they are now;
+    null if there are too many to list them. `pending`: one of them was just written and will be there in a moment.
+    That is not so if its delivery failed, or if more entries wait than one round delivers."""
+    this, item = f"kind = '{kind.value}'", "m.id = i.id and m.state = 'active'"
+    return f"""
+    (select case when count(*) <= {MAX_WAITING} then coalesce(array_agg(o.id), '{{}}') end as waiting,
+            coalesce(bool_or(o.written_at > now() - interval '{FRESH} s' and o.last_error is null), false)
+              and (select count(*) from (select from index_outbox where {this} limit {BATCH + 1}) every) <= {BATCH}
+              as pending
+     from (select i.* from index_outbox i join {kind.table} m on {item}
+           where i.user_id = :in_user and i.{this} limit {MAX_WAITING + 1}) o)
+    """  # noqa: S608 - only constants are put in
+
+
+@cache
+def _pending(kind: ItemKind) -> CompiledStatement:
+    return CompiledStatement(bound(f"select pending from {pending(kind)} outbox", {"in_user": Uuid()}), plain=True)  # noqa: S608
+
+
+async def delivered(database: Database, user: UUID, seconds: float, kind: ItemKind = ItemKind.MEMORY) -> None:
+    """Waits until nothing of the user is pending, at most for these seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            pending = True
-            while pending:
+            waits = True
+            while waits:
                 await asyncio.sleep(POLL)
                 async with database.statement() as tx:
-                    [(pending,)] = await _PENDING.rows(tx, {"in_user": user})
+                    [(waits,)] = await _pending(kind).rows(tx, {"in_user": user})

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Float, Integer, Text, bindparam, cast, column, func, literal_column, select
+from sqlalchemy import Float, Integer, Text, bindparam, case, cast, column, func, literal_column, select
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION
 from sqlalchemy.dialects.postgresql import UUID as PgUUID
 
@@ -23,33 +23,39 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.identity.caller import Caller, Default
+from openmemory.index.models import ItemKind
 from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Memory
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.context import SearchContext
+from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.fusion import Fused
 from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Method
+from openmemory.sources.models import Passage, Source
 
 SPARE = 5
 """Extra candidates in the first read-back, in place of those that the caller may not read."""
 
+_ACTIONS = {ItemKind.MEMORY: AuditAction.MEMORY_SEARCH, ItemKind.PASSAGE: AuditAction.PASSAGE_SEARCH}
+
 _IDS: Any = ARRAY(PgUUID(as_uuid=True))
 
 
-async def readable(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> set[UUID]:
-    """Those of the memories that the caller may read now. Logs nothing, because none of them is shown."""
-    rows = await _may_read(caller.owner, caller.default).rows(tx, {**caller.parameters, "ids": list(ids)})
+async def readable(tx: Tx, caller: Caller, ids: Sequence[UUID], corpus: Corpus = MEMORIES) -> set[UUID]:
+    """Those of the rows that the caller may read now. Logs nothing, because none of them is shown."""
+    rows = await _may_read(caller.owner, caller.default, corpus).rows(tx, {**caller.parameters, "ids": list(ids)})
     return {id_ for (id_,) in rows}
 
 
 @cache
-def _may_read(owner: bool, default: Default) -> CompiledStatement:
+def _may_read(owner: bool, default: Default, corpus: Corpus) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
-    asked = Memory.id == func.any(bindparam("ids", type_=_IDS))
-    return CompiledStatement(select(Memory.id).where(asked, readable_by(caller, Memory)), plain=True)
+    rows = corpus.rows
+    asked = rows.id == func.any(bindparam("ids", type_=_IDS))
+    return CompiledStatement(select(rows.id).where(asked, readable_by(caller, rows)), plain=True)
 
 
 async def read_best(context: SearchContext, ranked: Sequence[Fused], method: Method, found: ReadRows) -> None:
@@ -60,7 +66,6 @@ async def read_best(context: SearchContext, ranked: Sequence[Fused], method: Met
         some = hits[start : start + count]
         shown = [(id_, found.shown(score)) for id_, score in some]
         rows = await readback(context, shown, limit=wanted, method=method)
-        found.logged = True
         if context.query.as_of is not None:
             rows = await asyncio.to_thread(_labelled, rows, context.flags)
         found.rows |= {row.id: row for row in rows}
@@ -77,10 +82,10 @@ def _labelled(rows: Sequence[Any], flags: bool) -> list[Any]:
 
 
 async def log_search(context: SearchContext, method: Method | None = None) -> None:
-    """Logs a search without results. For a search with results, the statement that reads them writes the log."""
+    """Logs a search without results. The statement that reads results logs a search that has some."""
     detail = None if method is None else {"method": method}
     async with context.database.statement() as tx:
-        await audit_log.record(tx, context.caller, AuditAction.MEMORY_SEARCH, detail=detail)
+        await audit_log.record(tx, context.caller, _ACTIONS[context.corpus.kind], detail=detail)
 
 
 @retry_on_conflict
@@ -90,10 +95,13 @@ async def readback(
     """The best `limit` of the candidates (id and score, best first) that the caller may read, as rows, in order.
 
     One statement returns the rows that match the query's filters and `readable_by`, writes an access log entry for each
-    of them, and writes an event of the audit log. The entries never contain a secret from the query.
+    of them, and writes an event of the audit log if there is any. The entries never contain a secret from the query.
     """
     caller, query = context.caller, context.query
-    statement = _statement(caller.owner, caller.default, query.as_of is not None, context.filter.shape)
+    if context.corpus is MEMORIES:
+        statement = _statement(caller.owner, caller.default, query.as_of is not None, context.filter.shape)
+    else:
+        statement = _passages(caller.owner, caller.default, context.filter.shape)
     values = {
         **context.filter.parameters,
         "as_of": query.as_of,
@@ -104,19 +112,14 @@ async def readback(
         "namespaces": list(query.namespaces) or None,
         "method": method,
         **access_log.parameters(caller, AccessType.SEARCH),
-        **audit_log.parameters(caller, AuditAction.MEMORY_SEARCH, detail={"method": method}),
+        **audit_log.parameters(caller, _ACTIONS[context.corpus.kind], detail={"method": method}),
     }
     async with context.database.statement() as tx:
         return await statement.rows(tx, values)
 
 
-@by_shape
-def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> CompiledStatement:
-    """The statement of `readback`. `as_then`: uses the memories as of the time that is bound as `as_of`."""
-    caller = Caller.anyone(owner=owner, default=default)
-    was = as_of_state(owner) if as_then else None
-    source, may_find = findable(caller, was)
-    found = (
+def _candidates() -> Any:
+    return (
         func.unnest(
             cast(bindparam("ids", type_=Text), _IDS), cast(bindparam("scores", type_=Text), ARRAY(DOUBLE_PRECISION))
         )
@@ -125,6 +128,54 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
         )
         .render_derived()
     )
+
+
+@by_shape
+def _passages(owner: bool, default: Default, shape: Shape) -> CompiledStatement:
+    """The statement of `readback` for passages. One event of the audit log lists those that are read."""
+    found = _candidates()
+    readable = (
+        select(
+            Passage.id,
+            Passage.content,
+            Passage.speaker,
+            Passage.position.label("place"),
+            Passage.thread_id,
+            Source.title,
+            case((Source.kind == literal_column("'file'"), Source.locator)).label("path"),
+            Source.language,
+            Passage.first_line,
+            Passage.last_line,
+            Passage.heading,
+            Passage.namespace,
+            Passage.kind,
+            Passage.created_at,
+            Passage.metadata_.label("metadata_"),
+            Passage.labels,
+            App.name.label("app_name"),
+            found.c.score,
+            found.c.position,
+        )
+        .join(found, found.c.id == Passage.id)
+        .join(Source, Source.id == Passage.source_id)
+        .join(App, App.id == Passage.app_id)
+        .where(readable_by(Caller.anyone(owner=owner, default=default), Passage), predicate(shape, Passage))
+        .order_by(found.c.position)
+        .limit(bindparam("limit", type_=Integer))
+        .cte("readable")
+        .prefix_with("MATERIALIZED")
+    )
+    statement = select(readable).add_cte(audit_log.inserted(readable, if_none=False)).order_by(readable.c.position)
+    return CompiledStatement(statement, kept=is_usual(shape))
+
+
+@by_shape
+def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> CompiledStatement:
+    """The statement of `readback`. `as_then`: uses the memories as of the time that is bound as `as_of`."""
+    caller = Caller.anyone(owner=owner, default=default)
+    was = as_of_state(owner) if as_then else None
+    source, may_find = findable(caller, was)
+    found = _candidates()
     content: Any = Memory.content if was is None else was.content
     readable = (
         select(
@@ -166,7 +217,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
     )
     logs = (
         access_log.inserted(readable, metadata, bindparam("namespaces", type_=ARRAY(Text))),
-        audit_log.inserted(readable),
+        audit_log.inserted(readable, if_none=False),
     )
     statement = select(readable).add_cte(*logs).order_by(readable.c.position)
     return CompiledStatement(statement, kept=is_usual(shape))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -11,8 +12,8 @@ from sqlalchemy import Uuid, bindparam, func, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.database.compiled import CompiledStatement
-from openmemory.memories.models import Memory
 from openmemory.search.context import SearchContext
+from openmemory.search.corpus import Corpus
 from openmemory.search.fusion import Fused, within_one
 from openmemory.search.periods import Period
 
@@ -22,12 +23,12 @@ NAMED_TIME_WEIGHT = 0.5
 RECENCY_WEIGHT = 0.1
 """The maximum that recency adds to a score if `search.recency` is set: enough to decide between equivalent memories."""
 
-_WRITTEN = CompiledStatement(
-    select(Memory.id, Memory.created_at).where(
-        Memory.user_id == bindparam("user", type_=Uuid), Memory.id == func.any(bindparam("ids", type_=ARRAY(Uuid)))
-    ),
-    plain=True,
-)
+
+@cache
+def _written(corpus: Corpus) -> CompiledStatement:
+    rows = corpus.rows
+    mine = rows.user_id == bindparam("user", type_=Uuid), rows.id == func.any(bindparam("ids", type_=ARRAY(Uuid)))
+    return CompiledStatement(select(rows.id, rows.created_at).where(*mine), plain=True)
 
 
 class Recency(NamedTuple):
@@ -73,7 +74,9 @@ async def add_times(context: SearchContext, hits: Sequence[Fused]) -> tuple[Sequ
     if not hits or not (context.times or recency):
         return hits, {}
     async with context.database.statement() as tx:
-        rows = await _WRITTEN.rows(tx, {"user": context.caller.user_id, "ids": [hit.id for hit in hits]})
+        rows = await _written(context.corpus).rows(
+            tx, {"user": context.caller.user_id, "ids": [hit.id for hit in hits]}
+        )
     return add_recency(hits, written := dict(rows), context.times, recency), written
 
 

@@ -14,7 +14,7 @@ from openmemory.search.context import SearchContext
 from openmemory.search.explanation import SearchRound, answer_explanation, explained
 from openmemory.search.fusion import Fused
 from openmemory.search.lexical import LexicalHit
-from openmemory.search.schemas import Arm, Method, ScoreParts, SearchAnswer, SearchResult
+from openmemory.search.schemas import Arm, Method, PassageAnswer, PassageResult, ScoreParts, SearchAnswer, SearchResult
 
 
 @dataclass(slots=True)
@@ -26,7 +26,6 @@ class ReadRows:
 
     limit: int
     """The number of rows to read."""
-    logged: bool = False
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)
     fused: dict[UUID, Fused] = field(default_factory=dict)
@@ -105,6 +104,37 @@ def search_answer(
     return answer
 
 
+def passage_answer(found: ReadRows, method: Method, best: Sequence[Fused]) -> PassageAnswer:
+    """The answer with these hits among passages."""
+    results = []
+    for hit in best:
+        row = found.rows[hit.id]
+        results.append(
+            PassageResult(
+                id=row.id,
+                content=row.content,
+                role=row.speaker,
+                position=row.place,
+                thread_id=row.thread_id,
+                title=row.title,
+                path=row.path,
+                first_line=row.first_line,
+                last_line=row.last_line,
+                heading=row.heading,
+                language=row.language,
+                namespace=row.namespace,
+                app_name=row.app_name,
+                kind=row.kind,
+                created_at=row.created_at,
+                score=found.shown(hit.score),
+                parts=_parts(hit),
+                metadata=row.metadata_,
+                labels=row.labels,
+            )
+        )
+    return PassageAnswer(results, method)
+
+
 def _result(row: Any, hit: Fused, score: float) -> SearchResult:
     """Converts a row that was read back to a result. The database has already validated it."""
     return SearchResult(
@@ -114,21 +144,7 @@ def _result(row: Any, hit: Fused, score: float) -> SearchResult:
         created_at=row.created_at,
         updated_at=row.updated_at,
         score=score,
-        parts=ScoreParts(
-            ranking=hit.score,
-            dense=hit.dense,
-            lexical=hit.lexical,
-            beside=hit.beside,
-            thread=hit.thread,
-            time=hit.time,
-            cosine=hit.cosine,
-            bm25=hit.bm25,
-            penalty=hit.penalty,
-            recency=hit.recency,
-            reranked=hit.reranked,
-            late=hit.late,
-            importance=hit.importance,
-        ),
+        parts=_parts(hit),
         metadata=row.metadata_,
         categories=row.categories,
         namespace=row.namespace,
@@ -138,4 +154,22 @@ def _result(row: Any, hit: Fused, score: float) -> SearchResult:
         labels=row.labels,
         expires_at=row.expires_at,
         valid_until=row.valid_until,
+    )
+
+
+def _parts(hit: Fused) -> ScoreParts:
+    return ScoreParts(
+        ranking=hit.score,
+        dense=hit.dense,
+        lexical=hit.lexical,
+        beside=hit.beside,
+        time=hit.time,
+        cosine=hit.cosine,
+        bm25=hit.bm25,
+        penalty=hit.penalty,
+        recency=hit.recency,
+        reranked=hit.reranked,
+        late=hit.late,
+        named=hit.named,
+        importance=hit.importance,
     )

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.rule_cache import RuleCache
@@ -16,11 +17,12 @@ from openmemory.config.settings import Settings
 from openmemory.database.engine import Database
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
+from openmemory.identity.names import storable
 from openmemory.index.port import Hit
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
 from openmemory.search import periods
-from openmemory.search.bm25 import SLOTS
+from openmemory.search.as_of import time_of
 from openmemory.search.calibration import calibration
 from openmemory.search.candidates import (
     CANDIDATES,
@@ -31,19 +33,22 @@ from openmemory.search.candidates import (
     listed,
 )
 from openmemory.search.context import SearchContext, SearchResources, search_context
+from openmemory.search.corpus import PASSAGES
 from openmemory.search.explanation import SearchRound
 from openmemory.search.fusion import Fused, fuse, relevant
 from openmemory.search.late_interaction import add_late_interaction
 from openmemory.search.lexical import LexicalHit
+from openmemory.search.names import shared, with_names
 from openmemory.search.overview import BACKGROUND, BROAD, NOTHING_FOUND, empty_answer, overview_answer
 from openmemory.search.periods import NamedTimes, names_a_time
+from openmemory.search.query_analysis import MAX_LEXEMES
 from openmemory.search.query_text import is_broad, lexemes
 from openmemory.search.readback import log_search, read_best
 from openmemory.search.recency import add_times, recency_of
 from openmemory.search.reranking import Reranker, rerank
-from openmemory.search.results import ReadRows, search_answer
-from openmemory.search.schemas import Method, RerankedBy, SearchAnswer, SearchQuery
-from openmemory.search.threads import add_threads
+from openmemory.search.results import ReadRows, passage_answer, search_answer
+from openmemory.search.schemas import CorpusName, Method, PassageAnswer, RerankedBy, SearchAnswer, SearchQuery
+from openmemory.search.threads import add_threads, preceding
 from openmemory.search.time_only import memories_written_at
 
 log = logging.getLogger(__name__)
@@ -51,19 +56,29 @@ log = logging.getLogger(__name__)
 WIDENING = 4
 """The factor by which the number of candidates grows while the caller may read too few of those found."""
 
-LONG_QUERY_NOTE = f"The query is long: at most its {SLOTS[-1]} rarest words are looked for"
+LONG_QUERY_NOTE = f"The query is long: at most its {MAX_LEXEMES} rarest words are looked for"
 MANY_TIMES_NOTE = f"The query names many times: only the first {periods.MAX_TIME_WORDS} words for a time are read"
-
-EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-"""The earliest time that `as_of` accepts."""
 
 FLOOD = 500
 """The candidate count above which flagged memories in the lists no longer widen the search. Otherwise an attacker who
 plants memories could make every search read everything."""
 
 
+NO_PASSAGE = "No passage that you may read matches"
+
+
+class FoundRows(NamedTuple):
+    """The rows that a search has read, its method, what is `missing`, its last round, and the embedded text."""
+
+    rows: ReadRows
+    method: Method
+    missing: str | None
+    last: SearchRound
+    embedded: str | None
+
+
 class Search:
-    """Finds memories."""
+    """Finds memories and passages."""
 
     def __init__(
         self,
@@ -96,6 +111,9 @@ class Search:
         """
         caller.may_read()
         validation.text(query.text, "query", self._settings.limits.query, "limits.query")
+        for field, used in (("path", query.below), ("language", query.languages)):
+            if used:
+                raise Invalid(field, "applies to passages only; search them with corpus=passages")
         query, within_reach = self._checked(caller, query)
         pace = asyncio.ensure_future(self._rates.search(caller))
         if not within_reach:
@@ -111,8 +129,24 @@ class Search:
         if is_broad(query.text) and not await holds_literally(context):
             await pace
             return self._counted(await overview_answer(context, BROAD))
-        notes = [LONG_QUERY_NOTE] if lexemes(query.text) > SLOTS[-1] else []
+        notes = [LONG_QUERY_NOTE] if lexemes(query.text) > MAX_LEXEMES else []
         return await self._ranked(context, pace, [*notes, MANY_TIMES_NOTE] if named.cut else notes)
+
+    async def over(self, caller: Caller, query: SearchQuery, corpus: CorpusName) -> SearchAnswer:
+        """Searches memories, passages, or both side by side: `SearchAnswer.passages` has the passages.
+
+        Raises:
+            Invalid, TooMany, Unavailable: as `search` and `passages` do.
+        """
+        if corpus == "memories":
+            return await self.search(caller, query)
+        passages = await self.passages(caller, query)
+        if corpus == "both":
+            answer = await self.search(caller, query)
+        else:
+            answer = SearchAnswer([], passages.search_method, passages.note)
+        answer.passages = passages
+        return answer
 
     async def overview(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """Returns the most telling memories that match the filters of the query and that the caller may read, best
@@ -135,7 +169,60 @@ class Search:
         self.answered[answer.search_method, missing] += 1
         return answer
 
+    async def passages(self, caller: Caller, query: SearchQuery) -> PassageAnswer:
+        """Returns the passages nearest to the query that the caller may read, best first. The audit log lists them.
+
+        They are found as memories are: by meaning and by words, with their neighbours in the thread.
+
+        Raises:
+            Invalid: the query or a filter cannot be used, or passages have no such field.
+            TooMany: an assistant's app searches too often.
+            Unavailable: PostgreSQL does not answer.
+        """
+        caller.may_read()
+        validation.text(query.text, "query", self._settings.limits.query, "limits.query")
+        _refuse_filters_of_memories(query)
+        storable(query.below, "path")
+        languages = tuple(validation.name(one, "language", self._settings.limits) for one in query.languages)
+        query = replace(query, languages=languages)
+        query, within_reach = self._checked(caller, query)
+        pace = asyncio.ensure_future(self._rates.search(caller))
+        if not within_reach:
+            await pace
+            await log_search(search_context(self._resources, caller, query, corpus=PASSAGES), Method.HYBRID)
+            return PassageAnswer([], Method.HYBRID, NO_PASSAGE)
+        times = NamedTimes([], False)
+        if names_a_time(query.text):
+            times, _ = await asyncio.gather(asyncio.to_thread(periods.read, query.text, datetime.now(UTC)), pace)
+        context = search_context(self._resources, caller, query, times.times, PASSAGES)
+        round_ = await self._found(context, pace)
+        if not round_.rows.rows:
+            await log_search(context, round_.method)
+            note = "; ".join(note for note in (round_.missing, NO_PASSAGE) if note)
+            return PassageAnswer([], round_.method, note)
+        second = await rerank(self._reranker, query.text, round_.rows)
+        answer = passage_answer(round_.rows, round_.method, second.hits[: context.limit])
+        answer.note = "; ".join(note for note in (round_.missing, second.note) if note) or None
+        return answer
+
     async def _ranked(self, context: SearchContext, pace: Awaitable[None], notes: Sequence[str]) -> SearchAnswer:
+        """Answers with the best memories, or with an overview if there are none."""
+        limit, reranker = context.limit, self._reranker
+        found, method, missing, last, embedded = await self._found(context, pace)
+        if not found.rows:
+            background = replace(context, limit=min(limit, BACKGROUND))
+            answer = await overview_answer(background, NOTHING_FOUND, missing=missing, method=method)
+            return self._counted(answer, missing)
+        second = await rerank(reranker, context.query.text, found)
+        answer = search_answer(
+            context, found, method, second.hits[:limit], arms=second.arms, last=last, embedded=embedded
+        )
+        if answer.explanation is not None and reranker is not None and second.note is None:
+            answer.explanation.reranker = RerankedBy(reranker.name, reranker.weight, len(second.arms))
+        answer.note = "; ".join(note for note in (missing, second.note, *notes) if note) or None
+        return self._counted(answer, missing or second.note)
+
+    async def _found(self, context: SearchContext, pace: Awaitable[None]) -> FoundRows:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
         limit, reranker = context.limit, self._reranker
         found = ReadRows(limit if reranker is None else max(limit, reranker.top_n))
@@ -148,7 +235,8 @@ class Search:
                     pace,
                 )
                 method = Method.HYBRID if dense.answered else Method.LEXICAL
-                hits, last = await ranked(context, lookups, dense.hits, words)
+                complete = len(dense.hits) < width and context.query.as_of is None
+                hits, last = await ranked(context, lookups, dense.hits, words, complete=complete)
                 found.ranked(hits, last if context.query.explain else None, calibration(hits, context.space.model))
                 await read_best(context, hits, method, found)
                 below = context.floor is not None and bool(dense.hits) and dense.hits[-1].score < context.floor
@@ -158,18 +246,7 @@ class Search:
                     break
                 width, strict = width * WIDENING, True
             embedded = (await lookups.question).text if dense.answered else None
-        if not found.rows:
-            background = replace(context, limit=min(limit, BACKGROUND))
-            answer = await overview_answer(background, NOTHING_FOUND, missing=dense.note, method=method)
-            return self._counted(answer, dense.note)
-        second = await rerank(reranker, context.query.text, found)
-        answer = search_answer(
-            context, found, method, second.hits[:limit], arms=second.arms, last=last, embedded=embedded
-        )
-        if answer.explanation is not None and reranker is not None and second.note is None:
-            answer.explanation.reranker = RerankedBy(reranker.name, reranker.weight, len(second.arms))
-        answer.note = "; ".join(note for note in (dense.note, second.note, *notes) if note) or None
-        return self._counted(answer, dense.note or second.note)
+        return FoundRows(found, method, dense.note, last, embedded)
 
     async def _by_time(self, context: SearchContext) -> SearchAnswer | None:
         """Returns the memories written at the times that the query names, newest first, or None if there are none.
@@ -185,7 +262,7 @@ class Search:
         last = SearchRound([], [], moments=dict(some), times=context.times, time_weight=1.0)
         found.ranked(hits, last if context.query.explain else None)
         await read_best(context, hits, Method.TIME, found)
-        if not found.logged:
+        if not found.rows:
             await log_search(context, Method.TIME)
         return self._counted(search_answer(context, found, Method.TIME, found.best()))
 
@@ -199,25 +276,43 @@ class Search:
         if query.limit is not None:
             limit = validation.between(query.limit, "limit", 1, search.max_limit)
         if as_of is not None:
-            as_of = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
-            if not EARLIEST <= as_of <= datetime.now(UTC):
-                raise Invalid("as_of", "must lie between 1970 and now")
-            as_of = as_of.astimezone(UTC)
+            as_of = time_of(as_of, "as_of")
             until = as_of if until is None else min(until, as_of)
         namespaces = query.namespaces if reached is None else reached
         query = replace(query, namespaces=namespaces, limit=limit, as_of=as_of, created_to=until)
         return query, reached is not None
 
 
+def _refuse_filters_of_memories(query: SearchQuery) -> None:
+    """Refuse the fields that only memories have.
+
+    Raises:
+        Invalid: the query uses it.
+    """
+    given = {
+        "filter": query.filter is not None,
+        "categories": bool(query.categories),
+        "as_of": query.as_of is not None,
+        "explain": query.explain,
+    }
+    for field, used in given.items():
+        if used:
+            raise Invalid(field, "applies to memories only; search them with corpus=memories")
+
+
 async def ranked(
-    context: SearchContext, lookups: Lookups, dense: list[Hit], words: list[LexicalHit]
+    context: SearchContext, lookups: Lookups, dense: list[Hit], words: list[LexicalHit], *, complete: bool
 ) -> tuple[Sequence[Fused], SearchRound]:
-    """The candidates of a round, best first, and the data that explains their scores."""
+    """The candidates of a round, best first, and the data that explains their scores. `complete` as in `fuse`."""
     dense, words = await listed(context, lookups, dense, words)
-    fused = relevant(fuse(dense, words), context.floor)
+    fused = relevant(fuse(dense, words, complete=complete), context.floor)
     question = (await lookups.question).embedding.tokens if dense else None
-    hits, links = await add_threads(context, fused, words, None if question is None else lookups.tokens)
+    asked = {lexeme.text for lexeme in (await lookups.scope).query.lexemes}
+    hits, (links, named) = await add_threads(context, fused, None if question is None else lookups.tokens)
     scale = hits[0].scale if hits else 1.0
     hits, written = await add_times(context, hits)
-    hits, late = await add_late_interaction(hits, question, lookups.tokens)
-    return hits, SearchRound(dense, words, fused, links, scale, written, context.times, recency_of(context), late)
+    hits, late = await add_late_interaction(hits, question, lookups.tokens, preceding(links))
+    hits, names = with_names(hits, shared({id_: set(held).difference(asked) for id_, held in named.items()}))
+    return hits, SearchRound(
+        dense, words, fused, links, scale, written, context.times, recency_of(context), late, names
+    )

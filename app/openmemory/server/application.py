@@ -15,6 +15,8 @@ from openmemory.rest.guard import Guard
 from openmemory.rest.measure import Measure
 from openmemory.services import VERSION, Services
 from openmemory.telemetry.exposition import Metrics
+from openmemory.web.pages import include_web
+from openmemory.web.refusals import Refusals
 
 
 def create_app(services: Services) -> FastAPI:
@@ -47,7 +49,9 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.state.metrics = metrics
     include_rest(app)
+    include_web(app, authenticator)
     app.add_middleware(McpFirst, doors=doors)
     app.add_middleware(Guard, settings=services.settings, authenticator=authenticator, rates=services.rates)
+    app.add_middleware(Refusals)
     app.add_middleware(Measure, traffic=metrics.traffic)
     return app

@@ -138,6 +138,7 @@ def doors(settings: Settings, folder: Path, url: str) -> list[str]:
     workers = f", {settings.workers} workers" if settings.workers > 1 else ""
     return [
         f"OpenMemory {VERSION} is ready.",
+        f"  Page              {url}/",
         f"  REST              {url}/api/v1",
         f"  API documentation {url}/docs",
         f"  MCP               {url}/mcp",

@@ -1,4 +1,4 @@
-"""Lists the categories in use. The query goes through `readable_by`."""
+"""Lists the categories in use, through `readable_by`, and counts what apps did on each day."""
 
 from __future__ import annotations
 
@@ -6,22 +6,46 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Uuid, bindparam, literal_column, select, true
+from sqlalchemy import DateTime, Uuid, bindparam, literal_column, select, true
 
 from openmemory.access.readable import readable_by
-from openmemory.database.compiled import CompiledStatement
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import AuditAction
+from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.listing.criteria import OWN_ASSIGNMENTS
 from openmemory.memories.models import Category, Memory, MemoryCategory, State
 
+DAYS = CompiledStatement(
+    bound(
+        """
+        SELECT a.id AS app_id, each.day, sum(each.written)::int AS written, sum(each.accessed)::int AS accessed
+        FROM apps AS a CROSS JOIN LATERAL (
+            SELECT (m.created_at AT TIME ZONE 'UTC')::date AS day, count(*) AS written, 0 AS accessed
+            FROM memories AS m WHERE m.app_id = a.id AND m.created_at >= :since AND m.created_at <= now() GROUP BY 1
+            UNION ALL
+            SELECT (l.accessed_at AT TIME ZONE 'UTC')::date, 0, count(*)
+            FROM memory_access_logs AS l
+            WHERE l.app_id = a.id AND l.accessed_at >= :since AND l.accessed_at <= now() GROUP BY 1
+        ) AS each
+        WHERE a.owner_id = :user AND (CAST(:app AS uuid) IS NULL OR a.id = :app)
+        GROUP BY a.id, each.day ORDER BY a.id, each.day
+        """,
+        {"user": Uuid(), "app": Uuid(), "since": DateTime(timezone=True)},
+    )
+)
+"""Count the writes and accesses of the apps of a `user`, or of one `app`, on each day `since` then. Days without either
+are left out."""
+
 
 async def categories(tx: Tx, caller: Caller, states: tuple[State, ...]) -> Sequence[Any]:
-    """The categories of the memories in these states that the caller may read, by name.
+    """The categories of the memories in these states that the caller may read, by name. Logs that they were listed.
 
     Skips from one category of the user to the next (loose index scan) and stops at the first such memory in each.
     """
-    return await _categories(caller.owner, caller.default, states).rows(tx, caller.parameters)
+    logged = audit_log.parameters(caller, AuditAction.CATEGORY_LIST)
+    return await _categories(caller.owner, caller.default, states).rows(tx, {**caller.parameters, **logged})
 
 
 @lru_cache(maxsize=16)
@@ -45,10 +69,10 @@ def _categories(owner: bool, default: Default, states: tuple[State, ...]) -> Com
         .limit(literal_column("1"))
         .lateral("one")
     )
-    query = (
+    found = (
         select(*Category.__table__.columns)
         .join(filed, filed.c.category_id == Category.id)
         .join(one, true())
-        .order_by(Category.name)
+        .cte("found")
     )
-    return CompiledStatement(query)
+    return CompiledStatement(select(found).order_by(found.c.name).add_cte(audit_log.inserted(found)))

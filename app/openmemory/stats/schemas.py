@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 from uuid import UUID
 
@@ -52,6 +53,17 @@ class CategoryList(BaseModel):
 
     categories: list[CategoryRow]
     total: int
+
+
+class AppDay(BaseModel):
+    """The writes and accesses of one app on one day, in UTC."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    app_id: UUID
+    day: date
+    written: int = Field(description="Memories that it wrote, deleted ones too.")
+    accessed: int = Field(description="Its accesses; several to one memory count each.")
 
 
 class MemoryOfApp(RecordModel):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime, time, timedelta
 from uuid import UUID
 
 from sqlalchemy import select
@@ -25,6 +27,7 @@ from openmemory.stats.schemas import (
     Accessed,
     AccessedMemory,
     AppAccesses,
+    AppDay,
     AppMemories,
     AppRow,
     CategoryList,
@@ -32,6 +35,9 @@ from openmemory.stats.schemas import (
     MemoryOfApp,
     Profile,
 )
+
+MAX_DAYS = 366
+"""The most days that are counted one by one."""
 
 
 class Stats:
@@ -64,8 +70,24 @@ class Stats:
         states = (State.ACTIVE, State.PAUSED) if caller.owner else (State.ACTIVE,)
         async with self._database.planned() as tx:
             rows = [CategoryRow.model_validate(row) for row in await queries.categories(tx, caller, states)]
-            await audit_log.record(tx, caller, AuditAction.CATEGORY_LIST)
         return CategoryList(categories=rows, total=len(rows))
+
+    async def daily(self, caller: Caller, *, days: int = 30, app_id: UUID | None = None) -> Sequence[AppDay]:
+        """The writes and accesses of each app of the user, or of one, on each of the last days, today included. Days
+        without either are left out. Days are in UTC.
+
+        Raises:
+            Forbidden: the caller is an app.
+            Invalid: the number of days is not from 1 to 366.
+        """
+        caller.must_be_owner("see what their apps wrote and read")
+        caller.may_read()
+        validation.between(days, "days", 1, MAX_DAYS)
+        since = datetime.combine(datetime.now(UTC).date(), time(), UTC) - timedelta(days=days - 1)
+        async with self._database.planned() as tx:
+            rows = await queries.DAYS.rows(tx, {"user": caller.user_id, "app": app_id, "since": since})
+            await audit_log.record(tx, caller, AuditAction.STATS_READ)
+        return [AppDay.model_validate(row) for row in rows]
 
     async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
         """The memories that one app wrote and that are not deleted, newest first.

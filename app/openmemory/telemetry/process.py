@@ -51,6 +51,14 @@ def state(services: Services) -> Iterator[Metric]:
     )
     yield labelled(
         CounterMetricFamily(
+            "openmemory_messages_written",
+            "Messages of conversations that this process wrote, by what was done: add, delete, restore or erase.",
+            labels=("operation",),
+        ),
+        {(operation,): count for operation, count in services.conversations.written.items()},
+    )
+    yield labelled(
+        CounterMetricFamily(
             "openmemory_capture_attempts",
             "Times that this process had the language model extract facts, by how that ended: done, unavailable (it did"
             " not answer), bad_answer, forbidden (the app was paused) or error. All but done and forbidden are"

@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from tests.access.oauth.signing import SigningKey
@@ -79,7 +80,9 @@ class AuthorizationServer:
     """Everything about it may be changed while it runs.
 
     `user`: who is logged in. `keys`: the published ones; the first signs. `down`: every answer is a 503. `documents`:
-    which metadata is there. `lifetime`: seconds of an access token. `asked` counts requests by path.
+    which metadata is there. `lifetime`: seconds of an access token. `denies`: the user approves nothing. `asks`:
+    the user approves with a click.
+    `token_claims`: changes of the claims of every token. `asked` counts requests by path.
     """
 
     def __init__(self, *, path: str = "", scope_prefix: str = "") -> None:
@@ -92,6 +95,9 @@ class AuthorizationServer:
         self.documents = {"oauth", "openid"}
         self.metadata: dict[str, Any] = {}
         self.lifetime = 300
+        self.denies = False
+        self.asks = False
+        self.token_claims: dict[str, Any] = {}
         self.asked: Counter[str] = Counter()
         self.clients: dict[str, Client] = {}
         self._codes: dict[str, Code] = {}
@@ -225,10 +231,15 @@ class AuthorizationServer:
         resource = asked.get("resource")
         if resource is not None and not _is_resource(resource):
             raise OAuthError("invalid_target", "resource must be an absolute URI without fragment", redirect=back)
+        if self.denies:
+            raise OAuthError("access_denied", "the user said <no>", redirect=back)
         code = secrets.token_urlsafe(24)
         grant = Grant(client.id, self.user, scopes, resource, family=secrets.token_hex(8))
         self._codes[code] = Code(grant, redirect, asked["code_challenge"], time.time() + CODE_SECONDS)
-        return RedirectResponse(_with(back, {"code": code, "iss": self.issuer}), 302)
+        address = _with(back, {"code": code, "iss": self.issuer})
+        if self.asks:
+            return HTMLResponse(f'<link rel="icon" href="data:,"><a href="{escape(address)}">Approve</a>')
+        return RedirectResponse(address, 302)
 
     async def _token(self, request: Request) -> Response:
         if request.headers.get("Content-Type", "").partition(";")[0] != "application/x-www-form-urlencoded":
@@ -244,8 +255,10 @@ class AuthorizationServer:
         answer: dict[str, Any] = {
             "access_token": self.keys[0].sign(
                 self.claims(
-                    sub=grant.user, client_id=grant.client, aud=grant.resource or grant.client,
-                    scope=" ".join(grant.scopes),
+                    **{
+                        "sub": grant.user, "client_id": grant.client, "aud": grant.resource or grant.client,
+                        "scope": " ".join(grant.scopes),
+                    } | self.token_claims
                 )
             ),
             "token_type": "Bearer", "expires_in": self.lifetime, "scope": " ".join(grant.scopes),

@@ -18,10 +18,9 @@ from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.outbox import ClaimedEntry
-from openmemory.memories.index_source import IndexedMemories
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import Method, SearchQuery
-from openmemory.services import Services, open_services
+from openmemory.services import INDEXED_TABLES, Services, open_services
 from tests.clusters import furnish
 
 
@@ -69,7 +68,7 @@ async def undisturbed(services: Services, deliver_all) -> AsyncIterator[None]:
 
 async def claim_of(tx: Tx, memory_id: UUID) -> list[ClaimedEntry]:
     """Claim what is due and keep the mark of one memory: other tests leave theirs."""
-    return [mark for mark in await outbox.claim(tx, limit=1000, lease=300) if mark.id == memory_id]
+    return [mark for mark in await outbox.claim(tx, ItemKind.MEMORY, limit=1000, lease=300) if mark.id == memory_id]
 
 
 async def mark_of(services: Services, memory_id) -> OutboxEntry | None:
@@ -112,9 +111,7 @@ async def test_delivery_lowers_the_flag_and_keeps_the_vector(services: Services,
 @pytest.mark.usefixtures("undisturbed")
 async def test_an_embedder_that_is_away_loses_nothing_and_delivery_resumes(services: Services, app_caller: Caller):
     switched = Switched(services.embedder)
-    outbox_delivery = OutboxDelivery(
-        services.database, around(services, switched), {ItemKind.MEMORY: IndexedMemories()}
-    )
+    outbox_delivery = OutboxDelivery(services.database, around(services, switched), INDEXED_TABLES)
     added = await services.memories.add(app_caller, MemoryCreate(text="I collect stamps from Peru."))
     switched.away = True
     done = await outbox_delivery.drain()
@@ -135,14 +132,14 @@ async def test_an_embedder_that_is_away_loses_nothing_and_delivery_resumes(servi
 async def test_a_flag_raised_while_its_delivery_runs_stays_raised(services: Services, app_caller: Caller):
     added = await services.memories.add(app_caller, MemoryCreate(text="I drive a Fiat."))
     async with services.database.transaction() as tx:
-        claimed = await outbox.claim(tx, limit=1000, lease=60)
+        claimed = await outbox.claim(tx, ItemKind.MEMORY, limit=1000, lease=60)
     await services.memories.update(app_caller, added.id, MemoryUpdate(text="I drive a Volvo."))
     async with services.database.transaction() as tx:
-        assert added.id not in {mark.id for mark in await outbox.claim(tx, limit=1000, lease=60)}
+        assert added.id not in {mark.id for mark in await outbox.claim(tx, ItemKind.MEMORY, limit=1000, lease=60)}
     async with services.database.transaction() as tx:
         await outbox.complete(tx, claimed)
     async with services.database.transaction() as tx:
-        again = await outbox.claim(tx, limit=1000, lease=0)
+        again = await outbox.claim(tx, ItemKind.MEMORY, limit=1000, lease=0)
     assert added.id in {mark.id for mark in again}
 
 
@@ -150,17 +147,15 @@ async def test_a_flag_raised_while_its_delivery_runs_stays_raised(services: Serv
 async def test_a_lease_that_ran_out_is_taken_over(services: Services, app_caller: Caller):
     added = await services.memories.add(app_caller, MemoryCreate(text="I ski."))
     async with services.database.transaction() as tx:
-        await outbox.claim(tx, limit=1000, lease=0)
+        await outbox.claim(tx, ItemKind.MEMORY, limit=1000, lease=0)
     async with services.database.transaction() as tx:
-        assert added.id in {mark.id for mark in await outbox.claim(tx, limit=1000, lease=0)}
+        assert added.id in {mark.id for mark in await outbox.claim(tx, ItemKind.MEMORY, limit=1000, lease=0)}
 
 
 @pytest.mark.usefixtures("undisturbed")
 async def test_a_text_that_comes_back_is_not_embedded_again(services: Services, owner: Caller):
     switched = Switched(services.embedder)
-    outbox_delivery = OutboxDelivery(
-        services.database, around(services, switched), {ItemKind.MEMORY: IndexedMemories()}
-    )
+    outbox_delivery = OutboxDelivery(services.database, around(services, switched), INDEXED_TABLES)
     added = await services.memories.add(owner, MemoryCreate(text="I bake bread."))
     await outbox_delivery.drain()
     embedded = switched.texts
@@ -332,7 +327,7 @@ async def test_mending_times_ends_no_lease_and_no_pause_of_our_own(services: Ser
 async def test_a_deliverer_that_is_woken_just_before_it_is_stopped_stops(services: Services):
     async with asyncio.timeout(30):
         for _ in range(10):
-            outbox_delivery = OutboxDelivery(services.database, services.spaces, {ItemKind.MEMORY: IndexedMemories()})
+            outbox_delivery = OutboxDelivery(services.database, services.spaces, INDEXED_TABLES)
             outbox_delivery.start()
             await asyncio.sleep(0.05)  # by then it waits, most of the time
             outbox_delivery.wake()

@@ -18,6 +18,7 @@ from openmemory.database.engine import Tx
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
 from openmemory.index.generations import registry
+from openmemory.index.models import ItemKind
 from openmemory.index.port import IndexUnavailable
 from openmemory.index.space import Space
 from openmemory.index.sync import outbox
@@ -386,12 +387,12 @@ async def test_a_lease_is_renewed_though_its_flag_was_raised_again_and_only_by_i
         async def seconds_left() -> float:
             return float(await on_marks(outbox.next_due))
 
-        first = await on_marks(lambda tx: outbox.claim(tx, limit=10, lease=1))
+        first = await on_marks(lambda tx: outbox.claim(tx, ItemKind.MEMORY, limit=10, lease=1))
         await services.memories.update(caller, memory.id, MemoryUpdate(text="tea, said anew"))
         await on_marks(lambda tx: outbox.renew(tx, first, lease=300))
         assert await seconds_left() > 200
         await due_now(services)
-        [second] = await on_marks(lambda tx: outbox.claim(tx, limit=10, lease=120))
+        [second] = await on_marks(lambda tx: outbox.claim(tx, ItemKind.MEMORY, limit=10, lease=120))
         assert (second.id, second.attempts) == (memory.id, first[0].attempts)
         await on_marks(lambda tx: outbox.renew(tx, first, lease=0))
         await on_marks(lambda tx: outbox.postpone(tx, first, "late", ceiling=0))

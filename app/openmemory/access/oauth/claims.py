@@ -53,7 +53,7 @@ class ClaimsValidator:
             id=f"token:{settings.issuer} {subject} {client}",
             name=f"token of {client}",
             user=user,
-            app=None if client in settings.owner_clients else client,
+            app=None if client in (settings.client_id, *settings.owner_clients) else client,
             scopes=self._scopes(claims, user),
             ends=expires + settings.leeway,
         )

@@ -1,8 +1,10 @@
-"""Fetches the metadata that an authorization server publishes: the address of its keys, and the keys."""
+"""A client of the authorization server: fetches its metadata and its keys, and requests tokens."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,11 +16,11 @@ from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.errors import SetupError
 
 DEADLINE = 10.0
-"""Seconds for all the requests that one fetch of the keys takes."""
+"""Seconds for all the requests of one fetch."""
 
 
 class NotFetched(Exception):
-    """The keys cannot be fetched now; the message says why."""
+    """The authorization server does not give what was requested; the message says why."""
 
 
 class Issuer:
@@ -42,21 +44,55 @@ class Issuer:
         Raises:
             NotFetched: they cannot be fetched now.
         """
+        async with _bounded():
+            url = self._settings.jwks_url or self.endpoint(await self._metadata(), "jwks_uri")
+            return await small_json(self._http, url)
+
+    async def metadata(self) -> dict[str, Any]:
+        """Returns the metadata of the authorization server (RFC 8414, OpenID Connect Discovery).
+
+        Raises:
+            NotFetched: it cannot be fetched now, or is of another issuer.
+        """
+        async with _bounded():
+            return await self._metadata()
+
+    async def token(
+        self, url: str, form: Mapping[str, str], *, client: tuple[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Returns the answer of the token endpoint, which may be an error of RFC 6749. `client`: the name and password
+        of HTTP Basic authentication.
+
+        Raises:
+            NotFetched: there is no such answer.
+        """
+        async with _bounded():
+            return await small_json(self._http, url, form=form, auth=client, statuses=(200, 400, 401))
+
+    def endpoint(self, metadata: Mapping[str, Any], name: str) -> str:
+        """Returns the address in this member of the metadata.
+
+        Raises:
+            NotFetched: it is missing, not a web URL, or without TLS although the issuer has it.
+        """
+        url = metadata.get(name)
+        if not isinstance(url, str):
+            hint = "; set oauth.jwks_url" if name == "jwks_uri" else ""
+            raise NotFetched(f"the metadata has no {name}{hint}")
         try:
-            async with asyncio.timeout(DEADLINE):
-                return await small_json(self._http, self._settings.jwks_url or await self._keys_url())
-        except TimeoutError:
-            raise NotFetched(f"no answer within {DEADLINE:g} s") from None
-        except httpx.HTTPError as error:
-            raise NotFetched(str(error) or type(error).__name__) from error
+            scheme = Origin.of(url).scheme
+        except EgressRefused as error:
+            raise NotFetched(f"the {name} in the metadata: {error}") from None
+        if scheme == "http" and Origin.of(self._settings.issuer).scheme == "https":
+            raise NotFetched(f"the {name} in the metadata must begin with https://")
+        return url
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _keys_url(self) -> str:
-        """Returns the address of the keys from the metadata. The first available document decides, and must be the
-        issuer's."""
+    async def _metadata(self) -> dict[str, Any]:
+        """Returns the first available document, which must be the issuer's."""
         failures: list[str] = []
         for url in metadata_urls(self._settings.issuer):
             try:
@@ -64,19 +100,23 @@ class Issuer:
             except httpx.HTTPError as error:
                 failures.append(str(error) or type(error).__name__)
                 continue
-            return self._checked(document)
+            if document.get("issuer") != self._settings.issuer:
+                # Otherwise one tenant of a server could issue tokens for another.
+                raise NotFetched(f"the metadata must name the issuer {self._settings.issuer} (oauth.issuer)")
+            return document
         raise NotFetched(f"no metadata of the issuer: {'; '.join(dict.fromkeys(failures))}")
 
-    def _checked(self, document: dict[str, Any]) -> str:
-        if document.get("issuer") != self._settings.issuer:
-            # Otherwise one tenant of a server could issue tokens for another.
-            raise NotFetched(f"the metadata must name the issuer {self._settings.issuer} (oauth.issuer)")
-        url = document.get("jwks_uri")
-        if not isinstance(url, str):
-            raise NotFetched("the metadata has no jwks_uri; set oauth.jwks_url")
-        if Origin.of(url).scheme == "http" and Origin.of(self._settings.issuer).scheme == "https":
-            raise NotFetched("the jwks_uri in the metadata must begin with https://")
-        return url
+
+@asynccontextmanager
+async def _bounded() -> AsyncIterator[None]:
+    """Bounds the time of requests, and says in words why they failed."""
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield
+    except TimeoutError:
+        raise NotFetched(f"no answer within {DEADLINE:g} s") from None
+    except httpx.HTTPError as error:
+        raise NotFetched(str(error) or type(error).__name__) from error
 
 
 def metadata_urls(issuer: str) -> list[str]:

@@ -27,18 +27,20 @@ from openmemory.index.collections import (
     watermark_vector,
 )
 from openmemory.index.conditions import asked, readable
-from openmemory.index.engine.calls import CHUNK, buffer, guarded, with_codes
+from openmemory.index.engine.calls import CHUNK, buffer, guarded, sparse, with_codes
 from openmemory.index.engine.mapped_memory import release_mapped
 from openmemory.index.engine.rest_format import one_condition
 from openmemory.index.engine.shards import Shard, VectorLayout
-from openmemory.index.multi_vector import MORE, best, chunks, named
+from openmemory.index.multi_vector import MORE, WORDS, best, chunks, named
 from openmemory.index.port import (
+    NO_WORDS,
     Connected,
     Filter,
     Hit,
     IndexStatus,
     IndexUnavailable,
     Point,
+    SparseVector,
     Vector,
     Watermark,
     chunks_of,
@@ -122,10 +124,14 @@ class EdgeIndex:
         if limit < 1 or where.nothing:
             return []
         with guarded():
-            first = _search(shard, vector, _filter(where), limit)
-            if (only := shard.long_texts()) is None:
-                return first
-            return best(first, _search(shard, vector, _filter(where, only), limit, using=MORE), limit)
+            return _nearest(shard, vector, where, limit)
+
+    async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
+        shard = await self._opened()
+        if limit < 1 or where.nothing or not len(words.indices):
+            return []
+        with guarded():
+            return _search(shard, edge.Query.Nearest(sparse(words), using=WORDS), _filter(where), limit)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         after: edge.PointId | None = None
@@ -153,8 +159,8 @@ class EdgeIndex:
 
     async def set_watermark(self, watermark: Watermark) -> None:
         shard = await self._opened()
-        vector = buffer(watermark_vector(self._shape.dimension))
-        point = edge.Point(WATERMARK, vector, watermark_payload(watermark))
+        vectors: Any = {"": buffer(watermark_vector(self._shape.dimension)), WORDS: sparse(NO_WORDS)}
+        point = edge.Point(WATERMARK, vectors, watermark_payload(watermark))
         shard.write(edge.UpdateOperation.upsert_points([point]), long=False)
 
     async def flush(self) -> None:
@@ -222,22 +228,28 @@ async def _converted(points: Sequence[Point]) -> list[edge.Point]:
 
 
 def _vectors(point: Point) -> Any:
+    words = sparse(point.words)
     if len(point.vectors) == 1:
-        return buffer(point.vectors[0])
-    return named(point.vectors)
+        return {"": buffer(point.vectors[0]), WORDS: words}
+    return {**named(point.vectors), WORDS: words}
 
 
-def _search(shard: Shard, vector: Vector, where: edge.Filter, limit: int, using: str = "") -> list[Hit]:
+def _nearest(shard: Shard, vector: Vector, where: Filter, limit: int) -> list[Hit]:
+    query = edge.Query.Nearest(buffer(vector), using="")
+    first = _search(shard, query, _filter(where), limit, with_codes(limit))
+    if (only := shard.long_texts()) is not None:
+        query = edge.Query.Nearest(buffer(vector), using=MORE)
+        first = best(first, _search(shard, query, _filter(where, only), limit, with_codes(limit)), limit)
+    return [Hit(id_, min(1.0, max(-1.0, score))) for id_, score in first]
+
+
+def _search(
+    shard: Shard, query: edge.Query, where: edge.Filter, limit: int, params: edge.SearchParams | None = None
+) -> list[Hit]:
     request = edge.SearchRequest(
-        query=edge.Query.Nearest(buffer(vector), using=using),
-        filter=where,
-        limit=limit,
-        offset=0,
-        params=with_codes(limit),
-        with_payload=False,
-        with_vector=False,
+        query=query, filter=where, limit=limit, offset=0, params=params, with_payload=False, with_vector=False
     )
-    return [Hit(cast(UUID, hit.id), min(1.0, max(-1.0, hit.score))) for hit in shard.engine.search(request)]
+    return [Hit(cast(UUID, hit.id), hit.score) for hit in shard.engine.search(request)]
 
 
 def _page(

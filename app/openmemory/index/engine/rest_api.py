@@ -22,7 +22,7 @@ from openmemory.index.engine.calls import CHUNK, guarded
 from openmemory.index.engine.collections import OpenCollections
 from openmemory.index.engine.rest_format import RequestRefused, wrong
 from openmemory.index.engine.shards import Shard, VectorLayout
-from openmemory.index.multi_vector import MORE, chunks
+from openmemory.index.multi_vector import MORE, WORDS, chunks
 from openmemory.index.port import IndexUnavailable
 
 log = logging.getLogger(__name__)
@@ -123,9 +123,10 @@ class QdrantRestApi:
 
 
 def _new_shape(body: Mapping[str, Any]) -> VectorLayout:
-    if body.get("sparse_vectors"):
-        raise wrong("vectors: sparse vectors are not supported here")
-    return rest_format.shape(body.get("vectors"))
+    layout = rest_format.shape(body.get("vectors"))
+    if rest_format.with_words(body.get("sparse_vectors")) is layout.plain:
+        raise wrong(f"vectors: {MORE} and {WORDS} are supported here only together")
+    return layout
 
 
 async def _index(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
@@ -258,7 +259,7 @@ def _info(shard: Shard) -> dict[str, Any]:
         "indexed_vectors_count": info.indexed_vectors_count,
         "segments_count": info.segments_count,
         "config": {
-            "params": {"vectors": _vectors(shard.shape)},
+            "params": _vectors(shard.shape),
             "hnsw_config": {"m": 0, "ef_construct": 100, "full_scan_threshold": 10_000},
             "optimizer_config": {
                 "deleted_threshold": 0.2,
@@ -276,7 +277,10 @@ def _info(shard: Shard) -> dict[str, Any]:
 
 def _vectors(shape: VectorLayout) -> dict[str, Any]:
     first = {"size": shape.dimension, "distance": "Cosine"}
-    return first if shape.plain else {"": first, MORE: first | {"multivector_config": {"comparator": "max_sim"}}}
+    if shape.plain:
+        return {"vectors": first}
+    more = first | {"multivector_config": {"comparator": "max_sim"}}
+    return {"vectors": {"": first, MORE: more}, "sparse_vectors": {WORDS: {}}}
 
 
 def _schema_name(kind: edge.PayloadSchemaType) -> str:

@@ -13,10 +13,10 @@ import numpy as np
 import qdrant_edge as edge
 
 from openmemory.index.collections import check_query, check_vectors
-from openmemory.index.engine.calls import buffer, guarded, with_codes
+from openmemory.index.engine.calls import buffer, guarded, sparse, with_codes
 from openmemory.index.engine.shards import Shard, VectorLayout
-from openmemory.index.multi_vector import MORE
-from openmemory.index.port import Vectors
+from openmemory.index.multi_vector import MORE, WORDS
+from openmemory.index.port import NO_WORDS, SparseVector, Vectors
 
 _OF_A_QUERY = frozenset({"query", "using", "filter", "limit", "with_payload", "with_vector"})
 
@@ -71,6 +71,14 @@ def shape(value: Any) -> VectorLayout:
     return VectorLayout(dimension, MORE not in parts)
 
 
+def with_words(value: Any) -> bool:
+    """Returns True if a new collection has the sparse vector `words`; False if it has none."""
+    given = mapping({} if value is None else value, "sparse_vectors")
+    if given and (set(given) != {WORDS} or any(mapping(given[WORDS], WORDS).values())):
+        raise wrong(f"vectors: the only sparse vectors that are supported here are {WORDS}, without settings")
+    return bool(given)
+
+
 def points(values: Any, of: VectorLayout) -> list[tuple[edge.Point, int]]:
     """The points of an upsert, and the number of vectors of each."""
     made = []
@@ -91,16 +99,20 @@ def query(body: Mapping[str, Any], of: Shard) -> edge.SearchRequest | None:
     """A request for the points nearest to a vector. None if no point has such vectors."""
     only(body, _OF_A_QUERY, "query")
     asked, using = body.get("query"), body.get("using") or ""
-    if using != "" and (using != MORE or of.shape.plain):
+    if using != "" and (using not in (MORE, WORDS) or of.shape.plain):
         raise wrong(f"Not existing vector name error: {using}")
-    if isinstance(asked, Mapping):
+    if isinstance(asked, Mapping) and "nearest" in asked:
         only(asked, {"nearest"}, "query")
-        asked = asked.get("nearest")
-    if using == MORE and isinstance(asked, list) and len(asked) == 1 and of.shape.dimension > 1:
-        [asked] = asked  # a multi-vector of one
-    vector = _vector(asked, of.shape.dimension)
+        asked = asked["nearest"]
     limit = number(body.get("limit"), "limit", 10, least=1)
     where = condition(body.get("filter"))
+    vector: Any
+    if using == WORDS:
+        vector, params = _sparse(asked), None
+    else:
+        if using == MORE and isinstance(asked, list) and len(asked) == 1 and of.shape.dimension > 1:
+            [asked] = asked  # a multi-vector of one
+        vector, params = _vector(asked, of.shape.dimension), with_codes(limit)
     if using == MORE:
         with guarded():
             long = of.long_texts()
@@ -112,7 +124,7 @@ def query(body: Mapping[str, Any], of: Shard) -> edge.SearchRequest | None:
         filter=where,
         limit=limit,
         offset=0,
-        params=with_codes(limit),
+        params=params,
         with_payload=selector(body.get("with_payload", False)),
         with_vector=flag(body.get("with_vector", False), "with_vector"),
     )
@@ -167,8 +179,17 @@ def record(found: edge.Record | edge.ScoredPoint) -> dict[str, Any]:
     if found.payload is not None:
         point["payload"] = found.payload
     if found.vector is not None:
-        point["vector"] = found.vector
+        point["vector"] = _plain_vectors(found.vector)
     return point
+
+
+def _plain_vectors(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    vectors = dict(value)
+    if (words := vectors.pop(WORDS, None)) is not None and words.indices:
+        vectors[WORDS] = {"indices": list(words.indices), "values": list(words.values)}
+    return vectors[""] if [*vectors] == [""] else vectors
 
 
 def plain(id: edge.PointId | None) -> int | str | None:
@@ -221,16 +242,38 @@ def _vector(value: Any, dimension: int) -> list[float]:
 
 
 def _vectors(value: Any, of: VectorLayout) -> tuple[Any, int]:
-    """The vectors of a point in the engine's form, and their number."""
-    if not isinstance(value, Mapping) or of.plain:
+    """The vectors of a point in the engine's form, and the number of those that are not sparse."""
+    if of.plain:
         return _vector(value, of.dimension), 1
-    only(value, {"", MORE}, "vector")
-    first = _vector(value.get(""), of.dimension)
+    if not isinstance(value, Mapping):
+        value = {"": value}
+    only(value, {"", MORE, WORDS}, "vector")
+    vectors: dict[str, Any] = {"": _vector(value.get(""), of.dimension), WORDS: sparse(NO_WORDS)}
+    if value.get(WORDS) is not None:
+        vectors[WORDS] = _sparse(value[WORDS])
     if value.get(MORE) is None:
-        return first, 1
+        return vectors, 1
     rows = array(value[MORE], MORE)
-    more = _numbers(rows, lambda vectors: check_vectors((vectors,), of.dimension), f"{MORE}: ")
-    return {"": first, MORE: more}, 1 + len(rows)
+    vectors[MORE] = _numbers(rows, lambda more: check_vectors((more,), of.dimension), f"{MORE}: ")
+    return vectors, 1 + len(rows)
+
+
+def _sparse(value: Any) -> edge.SparseVector:
+    given = mapping(value, WORDS)
+    only(given, {"indices", "values"}, WORDS)
+    indices, values = array(given.get("indices"), "indices"), array(given.get("values"), "values")
+    if len(indices) != len(values) or len(set(indices)) != len(indices):
+        raise wrong(f"{WORDS}: must have as many values as indices, and each index once")
+    if any(isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < 2**32 for one in indices):
+        raise wrong(f"{WORDS}: an index must be a whole number of 32 bits")
+    try:
+        with np.errstate(over="ignore"):
+            numbers = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise wrong(f"{WORDS}: {error}") from error
+    if numbers.ndim != 1 or not np.isfinite(numbers).all():
+        raise wrong(f"{WORDS}: the values must be finite numbers")
+    return sparse(SparseVector(np.asarray(indices, dtype=np.uint32), numbers))
 
 
 def _numbers(value: Any, check: Callable[[Vectors], None], name: str = "") -> Vectors:

@@ -17,7 +17,7 @@ from openmemory.index.conditions import HAS_CHUNKS, LABELS, TENANT
 from openmemory.index.engine.calls import guarded, is_panic
 from openmemory.index.engine.disk_space import check_room
 from openmemory.index.engine.mapped_memory import release_mapped
-from openmemory.index.multi_vector import MORE
+from openmemory.index.multi_vector import MORE, WORDS
 from openmemory.index.port import IndexUnavailable
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,8 @@ _MACHINE = {
 
 
 class VectorLayout(NamedTuple):
-    """The format of a shard's vectors: how many numbers each has, and whether a point has only one of them."""
+    """The format of a shard's vectors: how many numbers each has, and whether a point has only one of them, and none of
+    words."""
 
     dimension: int
     plain: bool
@@ -109,10 +110,13 @@ class Shard:
 def shape_of(home: Path) -> VectorLayout | None:
     """The format of a shard's vectors. None if there is no shard of ours with a valid configuration."""
     try:
-        vectors = dict(orjson.loads((home / "edge_config.json").read_bytes())["vectors"])
+        config = orjson.loads((home / "edge_config.json").read_bytes())
+        vectors, sparse = dict(config["vectors"]), set(config.get("sparse_vectors") or ())
         first, more = vectors.pop(""), vectors.pop(MORE, None)
         size = first["size"]
-        if vectors or any(each["distance"] != "Cosine" or each["size"] != size for each in (first, more or first)):
+        if vectors or sparse != (set() if more is None else {WORDS}):
+            return None
+        if any(each["distance"] != "Cosine" or each["size"] != size for each in (first, more or first)):
             return None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -130,6 +134,7 @@ def _configuration(shape: VectorLayout) -> edge.EdgeConfig:
     )
     return edge.EdgeConfig(
         vectors=first if shape.plain else {"": first, MORE: more},
+        sparse_vectors=None if shape.plain else {WORDS: edge.EdgeSparseVectorParams()},
         quantization_config=edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits4),
     )
 
@@ -182,10 +187,12 @@ def _probe(shard: edge.EdgeShard, shape: VectorLayout, shared: bool) -> None:
     A condition on a key without an index reads the payload. A search over all points reads the codes and the vectors.
     """
     points = _counted(shard)
+    has_vector, has_words = edge.HasVectorCondition(""), edge.HasVectorCondition(WORDS)
     has_payload = edge.FieldCondition(key="revision", match=edge.MatchExcept([-1]))
-    for part in (edge.HasVectorCondition(""), has_payload):
+    parts: list[edge.ConditionType] = [has_vector] if shared else [has_vector, has_payload]
+    for part in parts if shape.plain or shared else [*parts, has_words]:
         found = _counted(shard, part)
-        if found != points and not (shared and part is has_payload):
+        if found != points:
             raise ValueError(f"only {found} of its {points} points are whole")
     _probe_vectors(shard, shape, "", points)
     if not shape.plain:

@@ -24,7 +24,7 @@ from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import SyncRunning, alone
-from openmemory.index.sync.writer import Source
+from openmemory.index.sync.writer import IndexedTable
 from openmemory.index.tokens import VectorKey
 from openmemory.resilience.circuit_breaker import BreakerState
 
@@ -56,12 +56,16 @@ class VectorBackfill:
     """
 
     def __init__(
-        self, database: Database, spaces: Spaces, outbox_delivery: OutboxDelivery, sources: Mapping[ItemKind, Source]
+        self,
+        database: Database,
+        spaces: Spaces,
+        outbox_delivery: OutboxDelivery,
+        tables: Mapping[ItemKind, IndexedTable],
     ) -> None:
         self._database = database
         self._spaces = spaces
         self._outbox_delivery = outbox_delivery
-        self._sources = sources
+        self._tables = tables
         self._position = VectorKey()
         """The last stored vector that was checked for tokens. A new process starts over."""
         self._not_before = 0.0
@@ -120,7 +124,7 @@ class VectorBackfill:
         if not ids:
             return 0
         async with self._database.statement() as tx:
-            texts = await self._sources[kind].texts(tx, ids)
+            texts = await self._tables[kind].texts(tx, ids)
         made = await space.embedder.documents([text.text for text in texts.values()])
         hashes = [(id_, text.hash) for id_, text in texts.items()]
         codes = [one.tokens for one in made if one.tokens is not None]
@@ -149,7 +153,7 @@ class VectorBackfill:
     async def _replace(self, space: Space, kind: ItemKind, kept: Mapping[UUID, Any], chunking: str) -> int:
         dimension = await space.dimension()
         async with self._database.statement() as tx:
-            texts = await self._sources[kind].texts(tx, list(kept))
+            texts = await self._tables[kind].texts(tx, list(kept))
         ids = [id_ for id_, text in texts.items() if text.hash == kept[id_].text_hash]
         # The vectors of a text that no longer exists are useless.
         useless = kept.keys() - set(ids)

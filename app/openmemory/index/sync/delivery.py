@@ -18,13 +18,17 @@ from openmemory.index.port import NOBODY, IndexUnavailable
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
 from openmemory.index.sync.outbox import ClaimedEntry
-from openmemory.index.sync.writer import Batch, Delivered, IndexWriter, Source
+from openmemory.index.sync.writer import Batch, Delivered, IndexedTable, IndexWriter
 from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker, CircuitOpen
 
 log = logging.getLogger(__name__)
 
 BATCH = 128
-"""The number of outbox entries in one round: one embedding batch, one write to the index."""
+"""The number of outbox entries of memories in one round: one embedding batch, one write to the index."""
+
+ROUND = {ItemKind.MEMORY: BATCH, ItemKind.PASSAGE: 16}
+"""The number of outbox entries in one round, by kind. Rounds of passages are short, so that a memory that comes
+meanwhile waits for few of them. Passages are delivered when no memory is due."""
 
 LEASE = 120.0
 """The seconds after which another process takes over the outbox entries of a round whose process died. A live process
@@ -58,12 +62,12 @@ class OutboxDelivery:
     """
 
     def __init__(
-        self, database: Database, spaces: Spaces, sources: Mapping[ItemKind, Source], lease: Lease | None = None
+        self, database: Database, spaces: Spaces, tables: Mapping[ItemKind, IndexedTable], lease: Lease | None = None
     ) -> None:
         self._lease = lease or Lease()
         self._database = database
         self._spaces = spaces
-        self._writer = IndexWriter(database, sources)
+        self._writer = IndexWriter(database, tables)
         self._wake = asyncio.Event()
         self._round = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -84,8 +88,8 @@ class OutboxDelivery:
         self._wake.set()
 
     def start(self) -> None:
-        """Delivers in the background until `stop`."""
-        self._task = asyncio.create_task(self._run(), name="outbox-delivery")
+        """Delivers in the background until `stop`. May be called twice."""
+        self._task = self._task or asyncio.create_task(self._run(), name="outbox-delivery")
 
     async def stop(self) -> None:
         """Stops the delivery. Unfinished items keep their outbox entries."""
@@ -156,9 +160,14 @@ class OutboxDelivery:
         if self._lease.lost or (away and not self._index_answers):
             return 0, Delivered()
         async with self._database.transaction() as tx:
-            claimed = await outbox.claim(tx, limit=BATCH, lease=LEASE, gone=away, index_lease=self._lease.holder)
-        if not claimed:
-            return 0, Delivered()
+            for kind, limit in ROUND.items():
+                claimed = await outbox.claim(
+                    tx, kind, limit=limit, lease=LEASE, gone=away, index_lease=self._lease.holder
+                )
+                if claimed:
+                    break
+            else:
+                return 0, Delivered()
         try:
             return len(claimed), await (self._forget if away else self._deliver_claimed)(claimed)
         except Unavailable:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
+from itertools import chain
 from uuid import UUID
 
 from openmemory.index.sync.entries import IndexEntries, id_of
@@ -51,6 +52,28 @@ async def compare(
             left = await anext(wanted, None)
         if right is not None and not right:
             right = await anext(present, None)
+
+
+async def merged(*streams: AsyncGenerator[IndexEntries, None]) -> AsyncGenerator[IndexEntries, None]:
+    """Merges streams of pages into one, each in ascending order of id. Holds at most one page of each. Closing it
+    closes all."""
+    try:
+        pages = [_NONE for _ in streams]
+        while True:
+            pages = [page or await anext(stream, _NONE) for page, stream in zip(pages, streams, strict=True)]
+            if not (ends := [page.last for page in pages if page]):
+                return
+            # All streams are known up to the end of the shortest one.
+            halves = [page.split(min(ends)) for page in pages]
+            parts = [here for here, _ in halves if here]
+            if len(parts) == 1:
+                yield parts[0]
+            else:
+                yield IndexEntries(b"".join(sorted(chain(*(part.parts() for part in parts)))))
+            pages = [left for _, left in halves]
+    finally:
+        for stream in streams:
+            await stream.aclose()
 
 
 def _compared(here: IndexEntries, there: IndexEntries, full: bool) -> ComparedSection:

@@ -13,7 +13,7 @@ from openmemory.database.engine import Tx
 from openmemory.index.models import ItemKind, OutboxEntry
 
 ADD_ENTRIES = """
-INSERT INTO index_outbox (kind, id) SELECT {kind}, {id} {source}
+INSERT INTO index_outbox (kind, id, user_id) SELECT {kind}, {id}, {user} {source}
 ON CONFLICT (kind, id) DO UPDATE SET revision = index_outbox.revision + 1, attempts = 0, written_at = now(),
     due_at = CASE WHEN index_outbox.last_error IS NULL THEN index_outbox.due_at ELSE now() END
 """
@@ -21,9 +21,18 @@ ON CONFLICT (kind, id) DO UPDATE SET revision = index_outbox.revision + 1, attem
 no error yet, is left unchanged: two deliveries of one item must not overlap, or the older text could be written last.
 Its holder sees that the revision changed and delivers again."""
 
-_ADD = text(
-    ADD_ENTRIES.format(kind="CAST(:kind AS text)", id="ids.id", source="FROM unnest(CAST(:ids AS uuid[])) AS ids(id)")
-)
+_ADD = {
+    kind: text(
+        ADD_ENTRIES.format(
+            kind=f"'{kind.value}'",
+            id="ids.id",
+            user="t.user_id",
+            source="FROM unnest(CAST(:ids AS uuid[])) AS ids(id) "
+            f"LEFT JOIN {kind.table} AS t ON t.id = ids.id ORDER BY 2",
+        )
+    )
+    for kind in ItemKind
+}
 
 _CLAIM = """
     UPDATE index_outbox AS entry
@@ -31,7 +40,7 @@ _CLAIM = """
         holder = :holder
     FROM (
         SELECT kind, id FROM index_outbox
-        WHERE due_at <= now() {which}
+        WHERE kind = '{kind}' AND due_at <= now() {which}
             AND (CAST(:lease_holder AS text) IS NULL
                 OR EXISTS (SELECT FROM index_lease WHERE holder = :lease_holder))
         ORDER BY due_at, written_at LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -39,13 +48,16 @@ _CLAIM = """
     WHERE entry.kind = due.kind AND entry.id = due.id
     RETURNING entry.kind, entry.id, entry.revision, entry.attempts
 """
-_CLAIM_ANY = text(_CLAIM.format(which=""))
-_CLAIM_GONE = text(
-    _CLAIM.format(
-        which="""AND kind = 'memory'
-        AND NOT EXISTS (SELECT FROM memories AS m WHERE m.id = index_outbox.id AND m.state = 'active')"""
+_CLAIM_ANY = {kind: text(_CLAIM.format(kind=kind.value, which="")) for kind in ItemKind}
+_CLAIM_GONE = {
+    kind: text(
+        _CLAIM.format(
+            kind=kind.value,
+            which=f"AND NOT EXISTS (SELECT FROM {kind.table} AS t WHERE t.id = index_outbox.id AND t.state = 'active')",
+        )
     )
-)
+    for kind in ItemKind
+}
 
 _DONE = """
     unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:revisions AS integer[])) AS done(kind, id, revision)
@@ -104,20 +116,21 @@ class ClaimedEntry:
 
 async def add_entries(tx: Tx, kind: ItemKind, ids: Iterable[UUID]) -> None:
     """Writes outbox entries for items with outdated vectors, in the transaction that changes the items."""
-    await tx.execute(_ADD, {"kind": kind.value, "ids": sorted(ids)})
+    await tx.execute(_ADD[kind], {"ids": sorted(ids)})
 
 
 async def claim(
-    tx: Tx, *, limit: int, lease: float, gone: bool = False, index_lease: str | None = None
+    tx: Tx, kind: ItemKind, *, limit: int, lease: float, gone: bool = False, index_lease: str | None = None
 ) -> list[ClaimedEntry]:
-    """Claims up to `limit` outbox entries that are due, for `lease` seconds, which must exceed any delivery.
+    """Claims up to `limit` outbox entries of a kind that are due, for `lease` seconds, which must exceed any delivery.
 
     With `gone`, claims only entries of items to be removed from the index, which needs no model. With `index_lease`,
-    claims nothing unless that holder has the index lease.
+    claims nothing unless that holder has the index lease. Entries of a kind that only a newer version of the service
+    knows are left to it.
     """
     holder = uuid4()
     values = {"limit": limit, "lease": lease, "holder": holder, "lease_holder": index_lease}
-    rows = await tx.execute(_CLAIM_GONE if gone else _CLAIM_ANY, values)
+    rows = await tx.execute((_CLAIM_GONE if gone else _CLAIM_ANY)[kind], values)
     return [ClaimedEntry(ItemKind(row.kind), row.id, row.revision, row.attempts, holder) for row in rows]
 
 

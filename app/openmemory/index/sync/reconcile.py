@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from uuid import UUID
 
@@ -20,12 +20,12 @@ from openmemory.index.port import IndexUnavailable, Watermark
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.index.sync.diff import ComparedSection, compare
+from openmemory.index.sync.diff import ComparedSection, compare, merged
 from openmemory.index.sync.entries import IndexEntries
 from openmemory.index.sync.prefetch import ahead
 from openmemory.index.sync.repair import Repair
 from openmemory.index.sync.runs import Run, RunLog, SyncStatistics, recent
-from openmemory.index.sync.writer import Batch, Delivered, IndexWriter, Source
+from openmemory.index.sync.writer import Batch, Delivered, IndexedTable, IndexWriter
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +51,19 @@ class Reconciler:
     """Keeps the index equal to PostgreSQL."""
 
     def __init__(
-        self, database: Database, spaces: Spaces, outbox_delivery: OutboxDelivery, source: Source, monitor: IndexMonitor
+        self,
+        database: Database,
+        spaces: Spaces,
+        outbox_delivery: OutboxDelivery,
+        tables: Mapping[ItemKind, IndexedTable],
+        monitor: IndexMonitor,
     ) -> None:
         self.monitor = monitor
         self._database = database
         self._spaces = spaces
         self._outbox_delivery = outbox_delivery
-        self._source = source
-        self._repair = Repair(database, IndexWriter(database, {ItemKind.MEMORY: source}), outbox_delivery)
+        self._tables = tables
+        self._repair = Repair(database, IndexWriter(database, tables), outbox_delivery)
 
     async def sync(
         self, *, trigger: str, user: UUID | None = None, dry_run: bool = False, full: bool = False
@@ -113,7 +118,7 @@ class Reconciler:
     async def _remove_stray(self, space: Space, user: UUID | None) -> None:
         """Removes entries that should not be there, without the model."""
         async with self._parts(space, user) as parts:
-            found = sum([await self._repair.remove_stray(space, ItemKind.MEMORY, part) async for part in parts])
+            found = sum([await self._repair.remove_stray(space, part) async for part in parts])
         if found:
             log.info("sync: %d entries that are out of date left %s", found, space.collection)
             await space.index.flush()
@@ -122,7 +127,7 @@ class Reconciler:
     async def run(self, trigger: str, space: Space, user: UUID | None = None) -> AsyncIterator[RunLog]:
         """A run with a log entry. The caller holds the lock."""
         async with self._database.statement() as tx:
-            expected = await self._source.count(tx, user=user)
+            expected = sum([await table.count(tx, user=user) for table in self._tables.values()])
         run = await RunLog.begin(self._database, trigger, collection=space.collection, expected=expected)
         try:
             yield run
@@ -186,9 +191,19 @@ class Reconciler:
         """The differing items in chunks, as they are in PostgreSQL, with vectors."""
         async with aclosing(self._different(space, run, user, full)) as chunks:
             async for ids in chunks:
-                async with aclosing(self._repair.prepare(space, ItemKind.MEMORY, ids)) as loaded:
-                    async for items in loaded:
-                        yield items
+                for kind, some in (await self._by_kind(ids)).items():
+                    async with aclosing(self._repair.prepare(space, kind, some)) as loaded:
+                        async for items in loaded:
+                            yield items
+
+    async def _by_kind(self, ids: list[UUID]) -> dict[ItemKind, list[UUID]]:
+        """The ids by the table of their rows. Those that no table wants in the index count as memories."""
+        async with self._database.statement() as tx:
+            versions = await self._tables[ItemKind.PASSAGE].versions(tx, ids)
+        found = dict[ItemKind, list[UUID]]()
+        for id_, version in zip(ids, versions, strict=True):
+            found.setdefault(ItemKind.MEMORY if version is None else ItemKind.PASSAGE, []).append(id_)
+        return found
 
     async def _different(
         self, space: Space, run: RunLog, user: UUID | None, full: bool
@@ -219,16 +234,21 @@ class Reconciler:
         self, space: Space, user: UUID | None = None, full: bool = False
     ) -> AsyncIterator[AsyncIterator[ComparedSection]]:
         async with (
-            aclosing(ahead(self._wanted(user))) as wanted,
-            aclosing(ahead(space.index.entries(user, page=PAGE))) as present,
+            aclosing(ahead(merged(*(self._wanted(table, user) for table in self._tables.values())))) as wanted,
+            aclosing(ahead(self._present(space, user))) as present,
         ):
             yield compare(wanted, present, full=full)
 
-    async def _wanted(self, user: UUID | None) -> AsyncGenerator[IndexEntries, None]:
+    def _present(self, space: Space, user: UUID | None) -> AsyncGenerator[IndexEntries, None]:
+        if user is None:
+            return space.index.entries(None, page=PAGE)
+        return merged(*(space.index.entries(kind.tenant(user), page=PAGE) for kind in self._tables))
+
+    async def _wanted(self, table: IndexedTable, user: UUID | None) -> AsyncGenerator[IndexEntries, None]:
         after: UUID | None = None
         while True:
             async with self._database.statement() as tx:
-                page = await self._source.entries(tx, user=user, after=after, limit=WANTED)
+                page = await table.entries(tx, user=user, after=after, limit=WANTED)
             if page:
                 yield page
             if len(page) < WANTED:

@@ -64,7 +64,7 @@ class Repair:
         if changed := await self._writer.changed(batch):
             await self._mark(batch.kind, changed)
 
-    async def remove_stray(self, space: Space, kind: ItemKind, part: ComparedSection) -> int:
+    async def remove_stray(self, space: Space, part: ComparedSection) -> int:
         """Removes unwanted and outdated entries from a space, which needs no model; returns their number.
 
         Removed items that should be in the index get an outbox entry.
@@ -74,8 +74,9 @@ class Repair:
         """
         if ids := [*part.stray, *part.outdated]:
             await space.index.delete(ids)
-            if wanted := await self._writer.wanted(kind, ids):
-                await self._mark(kind, wanted)
+            for kind in ItemKind:
+                if wanted := await self._writer.wanted(kind, ids):
+                    await self._mark(kind, wanted)
         return len(ids)
 
     async def _filled(self, space: Space, batch: Batch) -> AsyncGenerator[Batch, None]:

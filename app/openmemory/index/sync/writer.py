@@ -44,7 +44,7 @@ class Version(NamedTuple):
     categories: frozenset[UUID]
 
 
-class Source(Protocol):
+class IndexedTable(Protocol):
     """A table whose rows are searchable."""
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
@@ -121,15 +121,15 @@ class IndexWriter:
     """Reads items from PostgreSQL and writes them to the index of a space. Network calls and transactions never
     overlap."""
 
-    def __init__(self, database: Database, sources: Mapping[ItemKind, Source]) -> None:
+    def __init__(self, database: Database, tables: Mapping[ItemKind, IndexedTable]) -> None:
         self._database = database
-        self._sources = sources
+        self._tables = tables
 
     async def read(self, kind: ItemKind, ids: Sequence[UUID], *, documents: bool = True) -> Batch:
         """Reads the current rows. Without `documents`, `fill` reads them for the points that need one."""
-        source = self._sources[kind]
+        table = self._tables[kind]
         async with self._database.statement() as tx:
-            points = await (source.documents if documents else source.points)(tx, ids)
+            points = await (table.documents if documents else table.points)(tx, ids)
         if len(points) == len(ids):
             return Batch(kind, points)
         present = {point.id for point in points}
@@ -191,7 +191,7 @@ class IndexWriter:
         batch = Batch(kind, points)
         if bare := [point for point in points if point.document is None]:
             async with self._database.statement() as tx:
-                again = await self._sources[kind].documents(tx, [point.id for point in bare])
+                again = await self._tables[kind].documents(tx, [point.id for point in bare])
             batch.replace(bare, again)
         texts = [point.document.text for point in batch.points if point.document is not None]
         if texts:
@@ -231,7 +231,7 @@ class IndexWriter:
     async def wanted(self, kind: ItemKind, ids: Sequence[UUID]) -> list[UUID]:
         """Those of the items that the index should contain now."""
         async with self._database.statement() as tx:
-            versions = await self._sources[kind].versions(tx, ids)
+            versions = await self._tables[kind].versions(tx, ids)
         return [id_ for id_, version in zip(ids, versions, strict=True) if version is not None]
 
     async def changed(self, batch: Batch) -> list[UUID]:
@@ -239,7 +239,7 @@ class IndexWriter:
         written."""
         ids = batch.ids
         async with self._database.statement() as tx:
-            now = await self._sources[batch.kind].versions(tx, ids)
+            now = await self._tables[batch.kind].versions(tx, ids)
         read = (Version(point.revision, frozenset(point.categories)) for point in batch.points)
         then = [*read, *(None for _ in batch.gone)]
         return [id_ for id_, version, before in zip(ids, now, then, strict=True) if version != before]
@@ -248,7 +248,7 @@ class IndexWriter:
         """Stores the vectors of points, and the token vectors that were `made`: of each, or of none."""
         async with self._database.transaction() as tx:
             await tx.execute(
-                _KEEP,
+                _KEEP[kind],
                 {
                     "model": space.model,
                     "chunking": stored_as(space.embedder.chunking, points[0].vectors.shape[1]),
@@ -284,15 +284,14 @@ _KEPT = CompiledStatement(
     binary=True,
 )
 
-_KEEP = text(
-    """
+_KEEP_ONE = """
     INSERT INTO embeddings (kind, id, model, text_hash, vector, chunking)
     SELECT CAST(:kind AS text), e.id, :model, e.hash, e.vector, :chunking
     FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[])) AS e(id, hash, vector)
-    WHERE CAST(:kind AS text) <> 'memory' OR EXISTS (SELECT FROM memories AS m WHERE m.id = e.id FOR KEY SHARE)
+    WHERE EXISTS (SELECT FROM {table} AS t WHERE t.id = e.id FOR KEY SHARE)
     ON CONFLICT (kind, id, model) DO UPDATE
         SET text_hash = excluded.text_hash, vector = excluded.vector, chunking = excluded.chunking, created_at = now()
-    """
-)
+"""
 """An item erased while it was embedded must not leave its vector behind: its row is locked while the vector is
 stored."""
+_KEEP = {kind: text(_KEEP_ONE.format(table=kind.table)) for kind in ItemKind}

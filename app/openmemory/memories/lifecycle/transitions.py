@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import ColumnElement, and_, bindparam, or_, select
 
 from openmemory.access.readable import is_visible, readable_by
@@ -19,21 +21,22 @@ ACCESS = {
 """The types of access that the log records."""
 
 
-def movable(caller: Caller, target: State) -> ColumnElement[bool]:
+def movable(caller: Caller, target: State, rows: Any = Memory) -> ColumnElement[bool]:
     """The memories that a caller may move to `target`: all for the user, for an app what it may read or has archived.
 
-    Nobody can read an expired memory. The user can still restore it by its id.
+    Nobody can read an expired memory. The user can still restore it by its id. The predicate binds the parameters of
+    `readable_by`.
     """
     if caller.owner and target is State.ACTIVE:
-        return and_(Memory.user_id == bindparam("caller_user_id"), is_visible(Memory))
+        return and_(rows.user_id == bindparam("caller_user_id"), is_visible(rows))
     if caller.owner or target is not State.ACTIVE:
-        return readable_by(caller, Memory, states=ALL_STATES if caller.owner else (State.ACTIVE,))
+        return readable_by(caller, rows, states=ALL_STATES if caller.owner else (State.ACTIVE,))
     put_away_by = (
         select(MemoryStatusHistory.app_id)
-        .where(MemoryStatusHistory.memory_id == Memory.id)
+        .where(MemoryStatusHistory.memory_id == rows.id)
         .order_by(MemoryStatusHistory.changed_at.desc())
         .limit(1)
         .scalar_subquery()
     )
-    own = or_(Memory.state == State.ACTIVE, put_away_by == caller.app_id)
-    return and_(readable_by(caller, Memory, states=ALL_STATES), own)
+    own = or_(rows.state == State.ACTIVE, put_away_by == bindparam("caller_app_id"))
+    return and_(readable_by(caller, rows, states=ALL_STATES), own)

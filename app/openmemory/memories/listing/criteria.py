@@ -10,15 +10,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, Text, Uuid, and_, bindparam, func, select
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    ColumnElement,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    func,
+    literal_column,
+    select,
+    true,
+)
+from sqlalchemy.orm import aliased
 
+from openmemory.access.models import App
 from openmemory.access.readable import readable_by, reads_most
+from openmemory.audit.access_log import READS
+from openmemory.audit.models import MemoryAccessLog
 from openmemory.identity.caller import Caller, Default
-from openmemory.memories.models import Category, Memory, MemoryCategory, State
+from openmemory.memories.models import LOOKS_LIKE_KEY_VALUES, Category, Memory, MemoryCategory, State
 from openmemory.memories.schemas import MemoryQuery
 
 OWN_ASSIGNMENTS = MemoryCategory.user_id == bindparam("caller_user_id", type_=Uuid)
 """The category assignments of the caller's user. Execute with `caller.parameters`."""
+
+_NO_LABELS: Any = literal_column("'{}'::text[]")
+_ONE: Any = literal_column("1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +59,7 @@ class ListCriteria:
         """Builds the criteria from a caller and a query."""
         states = tuple(state for state in State if state in query.states)
         filters = frozenset(name for name, value in _values(query).items() if value)
-        everywhere = caller.principal.namespaces is None
-        return cls(caller.owner, caller.default, everywhere, states, filters, query.sort, query.descending)
+        return cls(caller.owner, caller.default, caller.everywhere, states, filters, query.sort, query.descending)
 
     @property
     def caller(self) -> Caller:
@@ -65,7 +84,8 @@ class ListCriteria:
     def matching(self, *, text: bool = True) -> ColumnElement[bool]:
         """The matching memories that the caller may read. With `text=False` the text filter is ignored."""
         names = (name for name in FILTERS if name in self.filters and (text or name != "text"))
-        return and_(self.readable, *(FILTERS[name]() for name in names))
+        disputed = [is_disputed(self.caller)] if "disputed" in self.filters else []
+        return and_(self.readable, *(FILTERS[name]() for name in names), *disputed)
 
 
 def parameters(caller: Caller, query: MemoryQuery) -> dict[str, Any]:
@@ -90,6 +110,57 @@ def is_assigned(*, one: bool) -> ColumnElement[bool]:
     return and_(OWN_ASSIGNMENTS, wanted)
 
 
+def facts_of(caller: Caller) -> CTE:
+    """The key-value facts in active memories that the caller may read: `id`, `namespace`, `updated_at`, `key`, `value`.
+
+    Memories that are flagged as prompt injection count as little as in a search.
+    """
+    fact = aliased(Memory)
+    apps = select(App.id).where(App.owner_id == bindparam("caller_user_id", type_=Uuid))
+    own: Any = fact.app_id.in_(apps), fact.labels == _NO_LABELS, literal_column(f"({LOOKS_LIKE_KEY_VALUES})")
+    columns = fact.id, fact.namespace, fact.updated_at, fact.content
+    texts = select(*columns).where(readable_by(caller, fact), *own).cte("fact_texts")
+    pair: Any = func.regexp_split_to_table(texts.c.content, literal_column(r"'\|'"))
+    pairs = pair.table_valued("pair", name="pairs").render_derived()
+    pair = pairs.c.pair
+    equals = func.strpos(pair, literal_column("'='"))
+    key = func.lower(func.btrim(func.left(pair, equals - _ONE))).label("key")
+    value = func.btrim(func.substr(pair, equals + _ONE)).label("value")
+    found = select(texts.c.id, texts.c.namespace, texts.c.updated_at, key, value)
+    return found.select_from(texts.join(pairs, true())).cte("facts")
+
+
+def disputes_of(facts: CTE) -> Select[Any]:
+    """The keys, each with its namespace, to which several memories give different values."""
+    key = facts.c.namespace, facts.c.key
+    several = (func.count(each.distinct()) > _ONE for each in (facts.c.value, facts.c.id))
+    return select(*key).group_by(*key).having(and_(*several))
+
+
+def is_disputed(caller: Caller) -> ColumnElement[bool]:
+    """Matches the key-value facts that disagree on a key with others of their namespace that the caller may read."""
+    facts = facts_of(caller)
+    disputes = disputes_of(facts).cte("disputes")
+    same = and_(disputes.c.namespace == facts.c.namespace, disputes.c.key == facts.c.key)
+    return Memory.id.in_(select(facts.c.id).join(disputes, same))
+
+
+def is_unread() -> ColumnElement[bool]:
+    """Matches the memories that no app has read. Reads by the user are not in the access log.
+
+    A subquery for each row uses the index of the log even if the planner would rather scan the whole log.
+    """
+    types = ", ".join(f"'{each}'" for each in sorted(READS))
+    read = (
+        select(literal_column("1"))
+        .where(MemoryAccessLog.memory_id == Memory.id, literal_column(f"access_type IN ({types})"))
+        .limit(literal_column("1"))
+        .correlate(Memory)
+        .scalar_subquery()
+    )
+    return read.is_(None)
+
+
 def _values(query: MemoryQuery) -> dict[str, Any]:
     one = query.category_ids[0] if len(query.category_ids) == 1 else None
     return {
@@ -103,6 +174,11 @@ def _values(query: MemoryQuery) -> dict[str, Any]:
         "category_id": one,
         "category_ids": [] if one else list(query.category_ids),
         "categories": list(query.categories),
+        "expiring": query.expiring,
+        "flagged": query.flagged,
+        "disputed": query.disputed,
+        "unread": query.unread,
+        "successor": query.successor,
     }
 
 
@@ -138,5 +214,9 @@ FILTERS: dict[str, Callable[[], ColumnElement[bool]]] = {
     "category_id": lambda: _assigned(one=True),
     "category_ids": lambda: _assigned(one=False),
     "categories": _assigned_by_name,
+    "expiring": lambda: Memory.expires_at.is_not(None),
+    "successor": lambda: Memory.superseded_by == _bound("successor", Uuid()),
+    "flagged": lambda: Memory.labels != _NO_LABELS,
+    "unread": is_unread,
 }
-"""The filters of a list, by the name of the parameter that the condition binds."""
+"""The filters of a list, by the name of the parameter that the condition binds. `disputed` depends on the caller."""

@@ -38,9 +38,9 @@ _PLAN = (
 
 _MATCH_CATEGORIES = text("UPDATE incoming_categories AS i SET target = c.id FROM categories AS c WHERE c.name = i.name")
 
-# A memory whose id belongs to another user gets a derived id, which is the same at every import. The derived id may
-# also belong to another user, or be in the archive itself if that combines the exports of both users. A third user's
-# import may have taken both derived ids.
+# A memory whose id belongs to another user, or to a passage, gets a derived id, which is the same at every import. The
+# derived id may also belong to another user, or be in the archive itself if that combines the exports of both users. A
+# third user's import may have taken both derived ids.
 _OTHER, _ANOTHER = DERIVED.format(id="i.id"), DERIVED.format(id="concat(i.id, ' again')")
 _USER = text("SELECT id FROM users WHERE id = :user")
 _RESOLVE = text(
@@ -51,10 +51,14 @@ _RESOLVE = text(
             WHEN :overwrite THEN 'replace' ELSE 'skip' END,
         coalesce(a.target, :app), i.state
     FROM incoming_memories AS i
-    LEFT JOIN memories AS e ON e.id = i.id AND e.user_id <> :user
+    LEFT JOIN LATERAL (
+        SELECT m.id FROM memories AS m WHERE m.id = i.id AND m.user_id <> :user
+        UNION ALL SELECT p.id FROM passages AS p WHERE p.id = i.id LIMIT 1
+    ) AS e ON true
     LEFT JOIN LATERAL (
         SELECT o.id FROM (VALUES (1, {_OTHER}), (2, {_ANOTHER}), (3, gen_random_uuid())) AS o(attempt, id)
         WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.id = o.id AND m.user_id <> :user)
+        AND NOT EXISTS (SELECT FROM passages AS p WHERE p.id = o.id)
         AND NOT EXISTS (SELECT FROM incoming_memories AS m WHERE m.id = o.id)
         ORDER BY o.attempt LIMIT 1
     ) AS other ON e.id IS NOT NULL
@@ -82,13 +86,19 @@ _SUPERSEDE = text(
     FROM incoming_memories AS i WHERE i.id = r.id AND i.superseded_by IS NOT NULL
     """
 )
+# The list of a memory names also the categories of its assignments, and only these tell which are automatic. Categories
+# that differ in case are one here: if a client assigned one of them, the assignment is not automatic.
 _ASSIGN = text(
     """
     INSERT INTO restored_assignments (memory, category, automatic)
-    SELECT r.target, c.target, bool_or(f.automatic)
+    SELECT r.target, c.target, bool_and(f.automatic)
     FROM (
-        SELECT id AS memory, unnest(categories) AS category, false AS automatic FROM incoming_memories
-        UNION ALL SELECT memory, category, automatic FROM incoming_assignments
+        SELECT memory, category, bool_or(automatic) AS automatic
+        FROM (
+            SELECT id AS memory, unnest(categories) AS category, false AS automatic FROM incoming_memories
+            UNION ALL SELECT memory, category, automatic FROM incoming_assignments
+        ) AS listed
+        GROUP BY memory, category
     ) AS f
     JOIN restored AS r ON r.id = f.memory AND r.fate <> 'skip'
     JOIN incoming_categories AS c ON c.id = f.category

@@ -6,7 +6,8 @@ log, all or none. Each step is one statement for any number of memories.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import text
 
@@ -181,7 +182,8 @@ _ADD_ENTRIES = text(
     outbox.ADD_ENTRIES.format(
         kind="'memory'",
         id="r.target",
-        source="""FROM restored AS r
+        user="m.user_id",
+        source="""FROM restored AS r JOIN memories AS m ON m.id = r.target
             WHERE (r.fate = 'add' AND r.final = 'active') OR (r.fate = 'replace' AND r.touched) ORDER BY 2""",
     )
 )
@@ -219,8 +221,11 @@ _LOST = text(
 )
 
 
-async def write(tx: Tx, caller: Caller, *, mode: str, models: Sequence[tuple[str, int]]) -> dict[str, int]:
+async def write(
+    tx: Tx, caller: Caller, *, detail: Mapping[str, Any], models: Sequence[tuple[str, int]]
+) -> dict[str, int]:
     """Execute the plan. `models`: the embedding models in use with their dimensions; their vectors are imported.
+    `detail` is said in the audit event too.
 
     Returns the number of rows written, by kind, and the outcomes of the memories.
 
@@ -249,7 +254,7 @@ async def write(tx: Tx, caller: Caller, *, mode: str, models: Sequence[tuple[str
     outcomes = (await tx.execute(_COUNT)).one()._mapping
     done = {**outcomes, "rules": rules, "policies": policies, "descriptions": descriptions}
     await access_log.log_chosen(tx, caller, AccessType.UPDATE, _REPLACED, {"operation": "import"})
-    await audit_log.record_chosen(tx, caller, AuditAction.MEMORY_IMPORT, _WRITTEN, detail={"mode": mode, **done})
+    await audit_log.record_chosen(tx, caller, AuditAction.MEMORY_IMPORT, _WRITTEN, detail={**detail, **done})
     return {**done, "revisions": revisions, "history": history, "access_logs": access_logs, "vectors": vectors}
 
 

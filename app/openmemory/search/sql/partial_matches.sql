@@ -23,9 +23,7 @@ with ${sets}said as materialized (
   where m.id <> all(:found) and m.content ilike n.pattern
 )
 -- Words in few memories weigh most.
-select id, sum(ln(1 + 1000.0::float8 / (0.5 + documents))) as score,
-       array_agg(needle order by needle) as terms,
-       null::text as namespace, null::text as thread_id, null::float8 as together, null::float8 as total
+select id, sum(ln(1 + 1000.0::float8 / (0.5 + documents))) as score
 from (select *, count(*) over (partition by needle) as documents from part) part
 group by id
 order by score desc, id

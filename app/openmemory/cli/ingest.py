@@ -1,0 +1,97 @@
+"""`openmemory ingest`: keeps the texts of a folder in the memory, to be searched by meaning and by words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from openmemory.cli import project
+from openmemory.cli.client import Client, connected
+from openmemory.cli.options import App, Namespace, User
+from openmemory.cli.output import CommandAnswer, plain
+
+_FILES_TOGETHER = 100
+_TEXT_TOGETHER = 1_000_000
+"""Files, and characters of text, in one request."""
+_SHOWN = 20
+
+
+@connected
+async def ingest(
+    client: Client,
+    *,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder.")] = Path(),
+    user: User = None,
+    app: App = None,
+    namespace: Namespace = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+) -> CommandAnswer:
+    """Keep the code and the documents of a folder, cut into passages. Run it again after changes.
+
+    Git tells which files are ignored. Files that hold credentials, links and binary files are left out. The namespace
+    is that of the project: the first line of .openmemory, otherwise the path of the Git remote, otherwise the name of
+    the folder.
+    """
+    from openmemory.cli.reading import Folder
+
+    folder = Folder.of(path)
+    namespace = namespace or project.namespace(str(folder.root)) or "default"
+    whose = {"user_id": user, "app": app, "namespace": namespace}
+    hashes = {one: found[1] for one in folder.files() if (found := folder.read(one)) is not None}
+    seen = [{"path": one, "hash": hash_} for one, hash_ in hashes.items()]
+    plan = await client.call("POST", "/api/v1/files/plan", body=whose | {"below": folder.below, "files": seen})
+    skipped = [f"{count} left out: {reason}." for reason, count in sorted(folder.skipped.items())]
+    if dry_run:
+        return CommandAnswer(plan | {"namespace": namespace}, *_told(plan), notes=skipped)
+    results = await _send(client, folder, whose, plan["wanted"])
+    rest = {"renamed": plan["renamed"], "gone": plan["gone"]}
+    finished = await client.call("POST", "/api/v1/files/finish", body=whose | rest)
+    events = [each.get("event") for each in results]
+    refused = [each for each in results if "error" in each]
+    redacted = [each for each in results if each.get("redacted")]
+    told = (
+        f"{namespace}: {events.count('ADD')} files added, {events.count('UPDATE')} updated, {plan['unchanged']}"
+        f" unchanged, {finished['renamed']} renamed, {finished['removed']} removed."
+    )
+    notes = [f"{plain(each['path'])}: {', '.join(each['redacted'])} redacted." for each in redacted[:_SHOWN]]
+    notes += [f"{plain(each['path'])} was not stored: {plain(each['detail'])}" for each in refused[:_SHOWN]]
+    value = {"namespace": namespace, "unchanged": plan["unchanged"], "results": results, **finished}
+    return CommandAnswer(value, told, notes=[*notes, *skipped], failed=bool(refused))
+
+
+async def _send(client: Client, folder: Any, whose: dict[str, Any], wanted: list[str]) -> list[dict[str, Any]]:
+    """Sends the texts of the wanted files, and shows how many are left."""
+    results: list[dict[str, Any]] = []
+    batch: list[dict[str, str]] = []
+    size = 0
+
+    async def send(done: int) -> None:
+        answer = await client.call("POST", "/api/v1/files/batch", body=whose | {"files": batch}, patient=True)
+        for each, sent in zip(answer["results"], batch, strict=True):
+            results.append({"path": sent["path"], **each})
+        batch.clear()
+        if sys.stderr.isatty():
+            print(f"\r{done} of {len(wanted)} files", end="" if done < len(wanted) else "\n", file=sys.stderr)
+
+    for number, path in enumerate(wanted):
+        if (found := folder.read(path)) is None:
+            continue
+        if batch and (len(batch) >= _FILES_TOGETHER or size + len(found[0]) > _TEXT_TOGETHER):
+            await send(number)
+            size = 0
+        batch.append({"path": path, "text": found[0], "hash": found[1]})
+        size += len(found[0])
+    if batch:
+        await send(len(wanted))
+    return results
+
+
+def _told(plan: dict[str, Any]) -> list[str]:
+    """The lines of a plan."""
+    lines = [f"send {plain(path)}" for path in plan["wanted"]]
+    lines += [f"rename {plain(each['old'])} to {plain(each['new'])}" for each in plan["renamed"]]
+    lines += [f"remove {plain(path)}" for path in plan["gone"]]
+    return [*lines, f"{plan['unchanged']} files are unchanged."]

@@ -1,0 +1,30 @@
+"""The way of an assistant to the service: a command that it starts, or a URL."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from openmemory.connect.clients import AssistantClient, ServerAddress
+
+
+def program() -> str:
+    """The command that assistants start. Those with a window do not have the PATH of a shell."""
+    own = Path(sys.executable).with_name("openmemory")
+    return str(own) if own.exists() else shutil.which("openmemory") or "openmemory"
+
+
+def server(
+    client: AssistantClient, command: Sequence[str], url: str | None, *, key: str | None, user: str | None
+) -> ServerAddress:
+    """The way of this assistant to the service, under its own name. `url`: None if the service is on this machine."""
+    command = (*command, "--client", client.app)
+    if url is None:
+        return ServerAddress(command=command)
+    if client.remote is None:
+        return ServerAddress(command=(*command, "--url", url), env={"OPENMEMORY_API_KEY": key} if key else {})
+    path = f"/mcp/{quote(client.app, safe='')}/http/{quote(user, safe='')}?format=compact" if user else "/mcp"
+    return ServerAddress(url=url + path, headers={"Authorization": f"Bearer {key}"} if key else {})

@@ -1,0 +1,255 @@
+"""REST endpoints for conversations: what was said, verbatim."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Body, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
+from openmemory.memories.schemas import OnError
+from openmemory.rest.caller import AuthenticatedRequest, BodyUser, TheAsking, TheServices
+from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
+from openmemory.rest.routing import Router
+from openmemory.rest.schemas import listed
+from openmemory.sources.schemas import MessageAdded, MessagePage, NewMessage, NewMessages, ThreadPage, ThreadsChanged
+
+router = Router("/api/v1/threads", "threads")
+
+ThreadId = Annotated[
+    str, Path(description="The id that the client chose for the thread.", examples=["chat-2026-05-01"])
+]
+_AS_APP = "Ask as this app of the user, with its rules; left out: as the user."
+
+
+async def _asking_as(asking: AuthenticatedRequest, user_id: str | None, app: str | None) -> Caller:
+    caller = await asking.as_owner(user_id)
+    return caller if app is None else await asking.as_app(user_id, app)
+
+
+class MessageEntry(BaseModel):
+    """One message, verbatim."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: str = Field(description="The text.", examples=["I finally picked it up because you said it was good."])
+    role: str = Field(default="user", description="Who says it: user, assistant, or a name.", examples=["Caroline"])
+    id: str | None = Field(default=None, description="Your own id of it. A message that is sent again is stored once.")
+    created_at: datetime | None = Field(default=None, description="When it was said; left out: now.")
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class MessagesBody(BaseModel):
+    """Messages of a thread, oldest first. Each is checked by itself, so an invalid one does not stop the others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: BodyUser = None
+    app: str | None = Field(default=None, description="The app that had the conversation; left out: the credential's.")
+    namespace: str = Field(default="default")
+    title: str | None = Field(default=None, description="What the conversation is about; left out: as it is.")
+    infer: bool = Field(
+        default=True, description="Let the language model extract facts from the conversation, if one is configured."
+    )
+    ttl_days: int | None = Field(default=None, description="Days until these messages expire; left out: never.")
+    messages: list[Any] = Field(
+        description="At most limits.batch of them.",
+        json_schema_extra={"items": MessageEntry.model_json_schema(ref_template="#/components/schemas/{model}")},
+    )
+    on_error: OnError = Field(
+        "skip", description="If a message is refused, skip stores the others; fail stores all of them or none."
+    )
+
+
+class MessagesAnswer(BaseModel):
+    """The result for each message."""
+
+    thread_id: str
+    results: list[MessageAdded | ItemProblem] = Field(description="The results, in the order of the messages.")
+    refused: list[ItemProblem] = Field(description="The items of `results` that were not stored.")
+
+
+class ThreadBody(BaseModel):
+    """Which conversations of a thread."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: BodyUser = None
+    app: str | None = Field(default=None, description=_AS_APP)
+    namespace: str | None = Field(default=None, description="Left out: every namespace.")
+
+
+class CloseBody(ThreadBody):
+    """Title and summary of a closed conversation."""
+
+    title: str | None = Field(default=None, examples=["Choosing a bicycle"])
+    summary: str | None = Field(default=None, examples=["Alice wants a light bicycle for her way to work."])
+
+
+_WHICH: dict[str, Any] = {
+    "of a user": {"value": {"user_id": "alice"}},
+    "in a namespace": {"value": {"user_id": "alice", "namespace": "family"}},
+}
+_CLOSED: dict[str, Any] = {
+    "of a user": {"value": {"user_id": "alice"}},
+    "with a summary": {
+        "value": {
+            "user_id": "alice",
+            "title": "Choosing a bicycle",
+            "summary": "Alice wants a light bicycle for her way to work.",
+        }
+    },
+}
+
+
+@router.get("", responses=documented(403, 404))
+async def list_threads(
+    services: TheServices,
+    asking: TheAsking,
+    *,
+    user_id: Annotated[str | None, Query(description="The user's name.")] = None,
+    app: Annotated[str | None, Query(description=_AS_APP)] = None,
+    namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> ThreadPage:
+    """List a user's conversations, the last used first."""
+    caller = await _asking_as(asking, user_id, app)
+    return await services.conversations.threads(caller, namespaces=listed(namespace), page=page, size=size)
+
+
+@router.post("/{thread_id:path}/messages", responses=documented(403, 413) | {
+    422: {"model": BatchProblem, "description": MEANINGS[422]}
+})  # fmt: skip
+async def add_messages(
+    services: TheServices,
+    asking: TheAsking,
+    thread_id: ThreadId,
+    new: Annotated[
+        MessagesBody,
+        Body(
+            openapi_examples={
+                "two": {
+                    "value": {
+                        "user_id": "alice",
+                        "messages": [
+                            {"role": "user", "content": "Which bicycle was it that you liked?", "id": "m-1"},
+                            {"role": "assistant", "content": "The light blue one for 900 euros.", "id": "m-2"},
+                        ],
+                    }
+                },
+                "people": {
+                    "value": {
+                        "user_id": "alice",
+                        "app": "chat",
+                        "namespace": "family",
+                        "title": "Weekend plans",
+                        "messages": [
+                            {
+                                "role": "Caroline",
+                                "content": "Shall we go to the lake on Saturday?",
+                                "created_at": "2026-05-01T18:30:00Z",
+                            }
+                        ],
+                    }
+                },
+            }
+        ),
+    ],
+) -> MessagesAnswer:
+    """Store messages of a conversation verbatim. They are found at once, with `corpus=passages` of a search.
+
+    Each app has its own conversation of a thread id. Secrets are redacted, and the result names their kinds. Give
+    messages an `id` of your own, and a request can be repeated: what is stored already is `NONE`.
+    """
+    caller = await asking.as_app(new.user_id, new.app)
+    # In a thread, because a batch may be large.
+    messages = await asyncio.to_thread(lambda: [_read(entry) for entry in new.messages])
+    wanted = NewMessages(thread_id, messages, new.namespace, new.title, new.on_error, new.ttl_days, new.infer)
+    became = await services.conversations.add(caller, wanted)
+    results = [ItemProblem.of(index, one) if isinstance(one, Invalid) else one for index, one in enumerate(became)]
+    refused = [one for one in results if isinstance(one, ItemProblem)]
+    return MessagesAnswer(thread_id=thread_id, results=results, refused=refused)
+
+
+@router.get("/{thread_id:path}/messages", responses=documented(403, 404))
+async def list_messages(
+    services: TheServices,
+    asking: TheAsking,
+    thread_id: ThreadId,
+    *,
+    user_id: Annotated[str | None, Query(description="The user's name.")] = None,
+    app: Annotated[str | None, Query(description=_AS_APP)] = None,
+    namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> MessagePage:
+    """Read the messages of a thread, oldest first."""
+    caller = await _asking_as(asking, user_id, app)
+    return await services.conversations.messages(caller, thread_id, namespaces=listed(namespace), page=page, size=size)
+
+
+@router.post("/{thread_id:path}/close", responses=documented(403, 404))
+async def close_thread(
+    services: TheServices,
+    asking: TheAsking,
+    thread_id: ThreadId,
+    which: Annotated[CloseBody, Body(openapi_examples=_CLOSED)],
+) -> ThreadsChanged:
+    """Mark the conversations of a thread as closed. The next message opens its conversation again."""
+    caller = await _asking_as(asking, which.user_id, which.app)
+    return await services.conversations.close(
+        caller, thread_id, namespaces=listed(which.namespace), title=which.title, summary=which.summary
+    )
+
+
+@router.post("/{thread_id:path}/restore", responses=documented(403, 404))
+async def restore_thread(
+    services: TheServices,
+    asking: TheAsking,
+    thread_id: ThreadId,
+    which: Annotated[ThreadBody, Body(openapi_examples=_WHICH)],
+) -> ThreadsChanged:
+    """Make the deleted messages of a thread active again. Only the user may."""
+    caller = await _asking_as(asking, which.user_id, which.app)
+    return await services.conversations.restore(caller, thread_id, namespaces=listed(which.namespace))
+
+
+@router.post("/{thread_id:path}/erase", responses=documented(403, 404))
+async def erase_thread(
+    services: TheServices,
+    asking: TheAsking,
+    thread_id: ThreadId,
+    which: Annotated[ThreadBody, Body(openapi_examples=_WHICH)],
+) -> ThreadsChanged:
+    """Remove the conversations of a thread for good, with their messages and vectors. Only the user may."""
+    caller = await _asking_as(asking, which.user_id, which.app)
+    return await services.conversations.erase(caller, thread_id, namespaces=listed(which.namespace))
+
+
+@router.delete("/{thread_id:path}", responses=documented(403, 404))
+async def delete_thread(
+    services: TheServices,
+    asking: TheAsking,
+    thread_id: ThreadId,
+    *,
+    user_id: Annotated[str | None, Query(description="The user's name.")] = None,
+    app: Annotated[str | None, Query(description=_AS_APP)] = None,
+    namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
+) -> ThreadsChanged:
+    """Delete the conversations of a thread. They are no longer found, and `restore` brings them back."""
+    caller = await _asking_as(asking, user_id, app)
+    # The path takes everything, so a trailing slash is a part of the id here.
+    return await services.conversations.delete(caller, thread_id.removesuffix("/"), namespaces=listed(namespace))
+
+
+def _read(entry: Any) -> NewMessage | Invalid:
+    try:
+        valid = MessageEntry.model_validate(entry)
+    except ValidationError as error:
+        return as_invalid(error.errors(include_url=False, include_input=False, include_context=False))
+    return NewMessage(valid.content, valid.role, valid.id, valid.created_at, valid.metadata)

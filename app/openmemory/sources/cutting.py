@@ -1,0 +1,142 @@
+"""Cuts the text of a file into passages: Markdown by its headings, code by its blocks, everything else by paragraphs.
+
+Pure functions. A passage keeps its lines as they are. Paths and line numbers stay out of its text, so that a passage
+that only moved is the same passage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from openmemory.sources.models import PassageKind
+
+LONGEST = 1_200
+"""The number of characters of a passage, about 300 tokens. One longer line is cut."""
+
+SHORTEST = 200
+"""The number of characters from which a passage of code is not joined with the next block."""
+
+LANGUAGES = {
+    "bash": "sh bash zsh", "c": "c h", "cpp": "cc cpp cxx hh hpp hxx", "csharp": "cs", "css": "css scss less",
+    "go": "go", "html": "html htm xhtml vue svelte", "java": "java", "javascript": "js jsx mjs cjs", "json": "json",
+    "kotlin": "kt kts", "lua": "lua", "markdown": "md markdown mdx", "php": "php", "python": "py pyi",
+    "restructuredtext": "rst", "ruby": "rb", "rust": "rs", "scala": "scala", "sql": "sql", "swift": "swift",
+    "text": "txt text log", "toml": "toml", "typescript": "ts tsx mts cts", "xml": "xml svg", "yaml": "yaml yml",
+    "csv": "csv tsv", "ini": "ini cfg conf properties", "make": "mk", "docker": "dockerfile", "proto": "proto",
+    "dart": "dart", "elixir": "ex exs", "haskell": "hs", "r": "r", "perl": "pl pm", "zig": "zig",
+}  # fmt: skip
+"""The languages by the endings of file names."""
+
+_BY_ENDING = {ending: language for language, endings in LANGUAGES.items() for ending in endings.split()}
+_BY_NAME = {"makefile": "make", "dockerfile": "docker", "readme": "text", "license": "text", "changelog": "text"}
+_TEXTS = frozenset({"markdown", "restructuredtext", "text", "html", "csv"})
+_HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*\s*")
+_FENCE = re.compile(r"\s*(```+|~~~+)")
+
+
+class FilePiece(NamedTuple):
+    """A passage of a file: its text, its lines from 1, and the headings above it."""
+
+    content: str
+    first_line: int
+    last_line: int
+    heading: str | None = None
+
+
+def language_of(path: str) -> str | None:
+    """The language of a file, by its name; None if it is unknown."""
+    name = path.rpartition("/")[2].lower()
+    stem, dot, ending = name.rpartition(".")
+    return _BY_ENDING.get(ending if dot and stem else "") or _BY_NAME.get(stem or name) or _BY_NAME.get(name)
+
+
+def kind_of(language: str | None) -> PassageKind:
+    """The kind of the passages of a file in this language."""
+    return PassageKind.TEXT if language is None or language in _TEXTS else PassageKind.CODE
+
+
+def pieces(text: str, language: str | None) -> list[FilePiece]:
+    """The passages of a text, in order. Blank lines between them belong to none."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if language == "markdown":
+        parts = [piece for heading, start, some in _sections(lines) for piece in _joined(some, start, heading=heading)]
+    else:
+        full = SHORTEST if kind_of(language) is PassageKind.CODE else LONGEST - SHORTEST
+        parts = list(_joined(lines, 1, full=full))
+    return [piece for piece in parts if piece.content.strip()]
+
+
+def _sections(lines: Sequence[str]) -> Iterator[tuple[str | None, int, list[str]]]:
+    """The sections of a Markdown text: the headings above each, its first line, and its lines with its own heading."""
+    above: list[tuple[int, str]] = []
+    start, fence = 1, ""
+    section: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if found := _FENCE.match(line):
+            mark = found[1][:3]
+            fence = "" if fence == mark else fence or mark
+        heading = None if fence else _HEADING.fullmatch(line)
+        if heading is not None:
+            if section:
+                yield _titles(above), start, section
+            level = len(heading[1])
+            above = [(depth, title) for depth, title in above if depth < level]
+            above.append((level, heading[2][:200]))
+            start, section = number, []
+        section.append(line)
+    yield _titles(above), start, section
+
+
+def _titles(above: Sequence[tuple[int, str]]) -> str | None:
+    return " > ".join(title for _, title in above[-3:]) or None
+
+
+def _joined(
+    lines: Sequence[str], start: int, *, heading: str | None = None, full: int = LONGEST - SHORTEST
+) -> Iterator[FilePiece]:
+    """The blocks of some lines, joined until they have `full` characters, none longer than `LONGEST`."""
+    held: list[tuple[str, int, int]] = []
+    size = 0
+    for text, first, last in _blocks(lines, start):
+        if held and (size + len(text) > LONGEST or size >= full):
+            yield _piece(held, heading)
+            held, size = [], 0
+        held.append((text, first, last))
+        size += len(text) + 1
+    if held:
+        yield _piece(held, heading)
+
+
+def _piece(held: Sequence[tuple[str, int, int]], heading: str | None) -> FilePiece:
+    content, before = held[0][0], held[0][2]
+    for text, first, last in held[1:]:
+        # Parts of one long line stand next to each other.
+        content += "\n" * max(1, first - before) + text if first > before else text
+        before = last
+    return FilePiece(content, held[0][1], held[-1][2], heading)
+
+
+def _blocks(lines: Sequence[str], start: int) -> Iterator[tuple[str, int, int]]:
+    """Runs of lines up to a blank line before an unindented one, or up to the longest size: text, first, last line."""
+    block: list[str] = []
+    first, size, blank = start, 0, False
+    for number, line in enumerate(lines, start):
+        begins = blank and not line[:1].isspace()
+        if block and line.strip() and (begins or size + len(line) > LONGEST):
+            yield "\n".join(block).rstrip(), first, first + len("\n".join(block).rstrip().split("\n")) - 1
+            block, size = [], 0
+        blank = not line.strip()
+        if blank and not block:
+            continue
+        if not block:
+            first = number
+        if len(line) > LONGEST:
+            for at in range(0, len(line), LONGEST):
+                yield line[at : at + LONGEST], number, number
+            continue
+        block.append(line)
+        size += len(line) + 1
+    if block and (text := "\n".join(block).rstrip()):
+        yield text, first, first + text.count("\n")

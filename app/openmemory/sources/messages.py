@@ -1,0 +1,175 @@
+"""Messages as they are stored: the checks of one message, and the statements that append messages to a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Text, bindparam, exc, func, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import AuditAction
+from openmemory.config.sections import CaptureSettings
+from openmemory.config.settings import LimitSettings
+from openmemory.content_policy import injection, secrets
+from openmemory.database.engine import Tx, violated
+from openmemory.errors import Invalid, NotFound
+from openmemory.identity.caller import Caller
+from openmemory.index.sync import outbox
+from openmemory.memories import validation
+from openmemory.serialization import exact_json
+from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.schemas import MessageAdded, MessageEvent, NewMessage, NewMessages
+
+
+class CheckedMessage(NamedTuple):
+    """A message that passed all checks, its labels, and the kinds of secrets that were redacted."""
+
+    message: NewMessage
+    labels: list[str]
+    redacted: list[str]
+
+
+class MessageChecks:
+    """Checks messages by the limits and the policies of `capture`. Pure functions."""
+
+    def __init__(self, limits: LimitSettings, capture: CaptureSettings) -> None:
+        self._limits = limits
+        self._capture = capture
+
+    def spoken(self, text: str, field: str, limit: int, setting: str) -> str:
+        """A text about a conversation as it may be stored, without secrets unless `capture.secrets` is `store`.
+
+        Raises:
+            Invalid: it is blank, too long or cannot be stored.
+        """
+        validation.text(text, field, limit, setting)
+        return text if self._capture.secrets == "store" else secrets.redacted(text)
+
+    def checked(self, message: NewMessage | Invalid) -> CheckedMessage | Invalid:
+        """The message as it may be stored, or the error that rejects it."""
+        if isinstance(message, Invalid):
+            return message
+        try:
+            return self._passed(message)
+        except Invalid as error:
+            return error
+
+    def _passed(self, message: NewMessage) -> CheckedMessage:
+        """The message as it may be stored.
+
+        Raises:
+            Invalid: a field is blank, too large or cannot be stored, or the text is a prompt injection and
+                `capture.injection` is `refuse`.
+        """
+        limits = self._limits
+        validation.text(message.content, "content", limits.text, "limits.text")
+        role = validation.name(message.role, "role", limits)
+        own = None if message.id is None else validation.name(message.id, "id", limits)
+        validation.moment(message.created_at, "created_at")
+        validation.metadata(message.metadata, limits)
+        content, redacted = message.content, list[str]()
+        if self._capture.secrets != "store":
+            found = secrets.find(content)
+            content, redacted = secrets.without(content, found), [each.kind for each in found]
+        instructs = self._capture.injection != "store" and injection.instructs(content)
+        if instructs and self._capture.injection == "refuse":
+            raise Invalid("content", "looks like a prompt injection (capture.injection)", code="injection_refused")
+        checked = replace(message, content=content, role=role, id=own)
+        return CheckedMessage(checked, [injection.LABEL] if instructs else [], redacted)
+
+
+class KnownMessage(NamedTuple):
+    """A stored message that has a client's own id."""
+
+    id: UUID
+    position: int
+    content: str
+
+
+async def opened(tx: Tx, caller: Caller, new: NewMessages) -> tuple[UUID, int]:
+    """The app's conversation of the thread, locked until the transaction ends, and its length. It is made if needed."""
+    values = {
+        "user_id": caller.user_id,
+        "app_id": caller.app_id,
+        "namespace": new.namespace,
+        "kind": SourceKind.CONVERSATION,
+        "locator": new.thread_id,
+    }
+    made = pg_insert(Source).values(values)
+    # Changes nothing, but locks the row.
+    made = made.on_conflict_do_update(
+        constraint="uq_sources_app_id_namespace_kind_locator", set_={"length": Source.length}
+    )
+    try:
+        row = (await tx.execute(made.returning(Source.id, Source.length))).one()
+    except exc.IntegrityError as error:
+        if violated(error).startswith("fk_"):
+            raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
+        raise
+    return row.id, row.length
+
+
+async def known(tx: Tx, source: UUID, ids: Sequence[str]) -> dict[str, KnownMessage]:
+    """The messages of a conversation that have one of the clients' ids."""
+    if not ids:
+        return {}
+    columns = (Passage.external_id, Passage.id, Passage.position, Passage.content)
+    asked = Passage.external_id == func.any(bindparam("given", type_=ARRAY(Text)))
+    rows = await tx.execute(select(*columns).where(Passage.source_id == source, asked), {"given": list(ids)})
+    return {
+        row.external_id: KnownMessage(row.id, row.position, row.content) for row in rows if row.external_id is not None
+    }
+
+
+def repeated(message: NewMessage, known: KnownMessage) -> MessageAdded | Invalid:
+    """The result of a message whose id is stored: the same message, or an error."""
+    if known.content == message.content:
+        return MessageAdded(known.id, MessageEvent.NONE, known.position)
+    return Invalid("id", "is that of another message of this thread", code="message_id_reused")
+
+
+_STORE = text(
+    f"""
+    WITH new AS (
+        INSERT INTO passages (id, source_id, user_id, app_id, namespace, thread_id, kind, position, external_id,
+                              speaker, content, metadata, created_at, labels, expires_at)
+        SELECT id, :source_id, :user_id, :app_id, :namespace, :thread_id, '{PassageKind.TURN.value}', position,
+               external_id, speaker, content, metadata, created_at, labels,
+               now() + make_interval(days => CAST(:ttl_days AS integer))
+        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
+            id uuid, position integer, external_id text, speaker text, content text, metadata jsonb,
+            created_at timestamptz, labels text[])
+        RETURNING id, user_id
+    ), length AS (
+        UPDATE sources SET length = :length, title = coalesce(:title, title), infer = :infer, state = 'active',
+            updated_at = now(), closed_at = NULL, deleted_at = NULL
+        WHERE id = :source_id
+    ), entries AS (
+        {outbox.ADD_ENTRIES.format(kind="'passage'", id="new.id", user="new.user_id", source="FROM new")}
+    ), audited AS ({audit_log.OF_NEW})
+    SELECT count(*) FROM new
+    """  # noqa: S608 - only constants are put in
+)
+
+
+async def store(tx: Tx, caller: Caller, new: NewMessages, source: UUID, rows: Sequence[dict[str, Any]]) -> None:
+    """Appends messages to a conversation that this transaction has locked, with their outbox entries."""
+    values = {
+        "source_id": source,
+        "user_id": caller.user_id,
+        "app_id": caller.app_id,
+        "namespace": new.namespace,
+        "thread_id": new.thread_id,
+        "rows": exact_json.for_jsonb(list(rows)),
+        "length": rows[-1]["position"],
+        "title": new.title,
+        "infer": new.infer,
+        "ttl_days": new.ttl_days,
+        **audit_log.parameters(caller, AuditAction.THREAD_ADD),
+    }
+    await tx.execute(_STORE, values)

@@ -1,0 +1,26 @@
+"""The table of near duplicates that the user keeps."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey
+from sqlalchemy.orm import Mapped, mapped_column
+
+from openmemory.access.models import NOW
+from openmemory.database.engine import Base
+
+
+class KeptPair(Base):
+    """Two memories that say nearly the same and that the user keeps. They are not listed as near duplicates again.
+
+    `first` is the smaller id. Archives do not hold these rows: after an import the pair is listed again.
+    """
+
+    __tablename__ = "kept_pairs"
+    __table_args__ = (CheckConstraint("first < second", name="order"),)
+
+    first: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
+    second: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True, index=True)
+    kept_at: Mapped[datetime] = mapped_column(server_default=NOW)

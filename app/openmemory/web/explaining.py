@@ -1,0 +1,41 @@
+"""Says in words what the score of a search result is made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from openmemory.search.schemas import ScoreParts
+
+_NAMES = {
+    "dense": "Meaning of the text",
+    "late": "Meaning of each word",
+    "lexical": "Words in common",
+    "beside": "Found next to it in the conversation",
+    "time": "Written when the question says",
+    "recency": "New",
+    "named": "Names of the best result",
+    "importance": "Important",
+    "reranked": "Second look by the reranker",
+}
+"""The parts of a ranking, in words."""
+
+_LEAST = 0.005
+"""The smallest part that is shown."""
+
+
+class ScoreBar(NamedTuple):
+    """One part of a ranking: its name, what it adds, and its length as a share of the longest in per cent."""
+
+    name: str
+    adds: float
+    length: float
+
+
+def bars(parts: ScoreParts) -> list[ScoreBar]:
+    """Returns the parts that a ranking is the sum of, the largest first, and then what was taken off."""
+    adds = [(name, getattr(parts, field)) for field, name in _NAMES.items()]
+    shown = sorted((each for each in adds if each[1] >= _LEAST), key=lambda each: -each[1])
+    if parts.penalty >= _LEAST:
+        shown.append(("Taken off: it reads like orders to an assistant", -parts.penalty))
+    longest = max((abs(value) for _, value in shown), default=1.0)
+    return [ScoreBar(name, value, 100 * abs(value) / longest) for name, value in shown]

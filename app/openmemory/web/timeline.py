@@ -1,0 +1,108 @@
+"""The memory as of an earlier day, and what changed between two days."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from openmemory.errors import Invalid
+from openmemory.rest.disconnect import while_connected
+from openmemory.search.as_of import EARLIEST
+from openmemory.search.schemas import SearchQuery
+from openmemory.search.timeline import Change, MemoriesThen, Place
+from openmemory.web.differences import Piece, difference
+from openmemory.web.filters import day_of
+from openmemory.web.page import PageRequest, ThePage
+
+router = APIRouter(include_in_schema=False)
+
+PAGE_SIZE = 50
+"""Memories or changes on a page, and the largest number that a search shows."""
+
+WEEK = timedelta(days=7)
+
+
+@router.get("/ui/time")
+async def show_then(page: ThePage, at: str = "", q: str = "", after: str = "") -> Response:
+    """Show what was remembered at the end of a day, or search in it."""
+    day = _day(at, "at") or datetime.now(UTC).date()
+    as_of = _end(day)
+    answer, then = None, MemoriesThen(items=[], next=None)
+    if q:
+        searching = page.services.search.search(page.caller, SearchQuery(q, PAGE_SIZE, as_of=as_of))
+        answer = await while_connected(page.request, searching)
+    else:
+        then = await page.services.timeline.then(page.caller, as_of, after=place_of(after), size=PAGE_SIZE)
+    following = place_text(then.next)
+    return page.render(
+        "time.html", at=day, q=q, after=after, answer=answer, then=then, next=following, **await _bounds(page)
+    )
+
+
+@router.get("/ui/time/changes")
+async def show_changes(page: ThePage, since: str = "", until: str = "", after: str = "") -> Response:
+    """Show what changed from the beginning of one day to the end of another."""
+    last = _day(until, "until") or datetime.now(UTC).date()
+    first = _day(since, "since") or last - WEEK
+    begin = datetime.combine(first, time(), UTC)
+    found = await page.services.timeline.changes(page.caller, begin, _end(last), after=place_of(after), size=PAGE_SIZE)
+    return page.render(
+        "changes.html",
+        since=first,
+        until=last,
+        after=after,
+        changes=[(change, _parts(change)) for change in found.items],
+        next=place_text(found.next),
+        **await _bounds(page),
+    )
+
+
+async def _bounds(page: PageRequest) -> dict[str, Any]:
+    """Returns the days from which a visitor may choose."""
+    today = datetime.now(UTC).date()
+    first = await page.services.timeline.first(page.caller)
+    return {"first": min(first.astimezone(UTC).date(), today) if first else today, "today": today}
+
+
+def _parts(change: Change) -> list[Piece]:
+    """Returns the words that differ, if the text changed."""
+    return [] if change.before in (None, change.content) else difference(change.before or "", change.content)
+
+
+def _day(value: str, field: str) -> date | None:
+    start = day_of(value, field)
+    if start is None:
+        return None
+    if start.year < EARLIEST.year:
+        raise Invalid(field, f"must not be before {EARLIEST.year}")
+    return start.date()
+
+
+def _end(day: date) -> datetime:
+    """Returns the last moment of a day, or now if the day is today."""
+    now = datetime.now(UTC)
+    return now if day == now.date() else datetime.combine(day, time.max, UTC)
+
+
+def place_text(place: Place | None) -> str:
+    """Returns a place as the address of a page holds it."""
+    return f"{place.at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}_{place.id}" if place else ""
+
+
+def place_of(value: str) -> Place | None:
+    """Returns the place that an address holds.
+
+    Raises:
+        Invalid: it is none.
+    """
+    if not value:
+        return None
+    at, _, id_ = value.partition("_")
+    try:
+        return Place(datetime.strptime(at, "%Y-%m-%dT%H:%M:%S.%f").replace(tzinfo=UTC), UUID(id_))
+    except ValueError:
+        raise Invalid("after", "must be the end of a page, as its link to older ones holds it") from None

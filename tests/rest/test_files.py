@@ -1,0 +1,59 @@
+"""Files over REST: plan, batch, finish, list and search."""
+
+from __future__ import annotations
+
+import pytest
+
+GUIDE = "# Webshop\n\n## Install\n\nRun make serve.\n\n## Pay\n\nOnly with cards.\n"
+
+
+@pytest.fixture
+def post(client, new_user):
+    async def send(part, *, status=200, **body):
+        answer = await client.post(f"/api/v1/files/{part}", json={"user_id": new_user, "namespace": "shop"} | body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    return send
+
+
+async def test_a_folder_is_planned_sent_and_finished(client, post, new_user):
+    seen = [{"path": "README.md", "hash": "one"}, {"path": "src/pay.py", "hash": "two"}]
+    plan = await post("plan", files=seen)
+    assert plan == {"wanted": ["README.md", "src/pay.py"], "renamed": [], "gone": [], "unchanged": 0}
+    texts = {"README.md": GUIDE, "src/pay.py": "def pay(card):\n    pass\n"}
+    sent = await post("batch", files=[one | {"text": texts[one["path"]]} for one in seen])
+    assert [(each["path"], each["event"], each["passages"]) for each in sent["results"]] == [
+        ("README.md", "ADD", 3), ("src/pay.py", "ADD", 1),
+    ]  # fmt: skip
+    assert (await post("plan", files=seen))["unchanged"] == 2
+    body = {"user_id": new_user, "query": "make serve", "corpus": "passages", "path": "README"}
+    found = (await client.post("/api/v1/memories/search", json=body)).json()["passages"]["results"]
+    assert (found[0]["path"], found[0]["heading"], found[0]["first_line"]) == ("README.md", "Webshop > Install", 3)
+    assert {one["path"] for one in found} == {"README.md"}
+    moved = await post("plan", files=[{"path": "docs/README.md", "hash": "one"}])
+    assert moved == {
+        "wanted": [], "renamed": [{"old": "README.md", "new": "docs/README.md"}], "gone": ["src/pay.py"],
+        "unchanged": 0,
+    }  # fmt: skip
+    assert await post("finish", renamed=moved["renamed"], gone=moved["gone"]) == {"renamed": 1, "removed": 1}
+    page = (await client.get("/api/v1/files", params={"user_id": new_user})).json()
+    assert [(one["path"], one["language"], one["bytes"]) for one in page["items"]] == [
+        ("docs/README.md", "markdown", len(GUIDE)),
+    ]
+
+
+async def test_a_bad_file_is_named_and_the_others_are_stored(post):
+    files = [{"path": "a.md", "text": "tea"}, {"path": "../b.md", "text": "x"}, {"path": "c.md"}, "d.md"]
+    answer = await post("batch", files=files)
+    assert [(one["index"], one["field"]) for one in answer["refused"]] == [(1, "path"), (2, "text"), (3, "body")]
+    refused = await post("batch", files=files, on_error="fail", status=422)
+    assert len(refused["refused"]) == 3
+
+
+async def test_fields_of_files_are_for_passages_only(client, new_user, post):
+    await post("batch", files=[{"path": "a.md", "text": "tea"}])
+    for field in ({"path": "a"}, {"language": "markdown"}):
+        answer = await client.post("/api/v1/memories/search", json={"user_id": new_user, "query": "tea"} | field)
+        assert answer.status_code == 422
+        assert answer.json()["detail"].startswith(next(iter(field)))
