@@ -149,8 +149,9 @@ async def take_over(inferring: Services, claude: Caller) -> TakeOver:
     return lambda seconds: asyncio.run_coroutine_threadsafe(steal(seconds), loop).result(10)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def inferring_api(inferring: Services) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the product with a language model. Its jobs end with the file."""
     async with serving(inferring) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
         yield client
 

@@ -15,20 +15,22 @@ LOCK = 0x6F6D6370
 """Key of the advisory lock for claiming captures. It keeps two processes from claiming captures of the same user."""
 
 # A scalar subquery instead of NOT EXISTS: the planner turns NOT EXISTS into a join and would then sort all waiting
-# captures to find the first.
+# captures to find the first. The CTE is materialized: a plan that read a subquery again for each capture would claim
+# several.
 _CLAIM = text(
     """
-    UPDATE captures AS c
-    SET status = 'working', holder = :holder, attempts = c.attempts + 1, updated_at = now(),
-        due_at = now() + make_interval(secs => :lease)
-    FROM (
+    WITH due AS MATERIALIZED (
         SELECT d.id FROM captures AS d
         WHERE d.status IN ('pending', 'working') AND d.due_at <= now() AND (
             SELECT o.id FROM captures AS o
             WHERE o.status = 'working' AND o.user_id = d.user_id AND o.namespace = d.namespace
                 AND o.due_at > now() AND o.id <> d.id LIMIT 1) IS NULL
         ORDER BY d.due_at, d.created_at LIMIT 1 FOR UPDATE SKIP LOCKED
-    ) AS due, users AS u, apps AS a
+    )
+    UPDATE captures AS c
+    SET status = 'working', holder = :holder, attempts = c.attempts + 1, updated_at = now(),
+        due_at = now() + make_interval(secs => :lease)
+    FROM due, users AS u, apps AS a
     WHERE c.id = due.id AND u.id = c.user_id AND a.id = c.app_id
     RETURNING c.id, c.user_id, u.user_id AS user_name, c.app_id, a.name AS app_name, c.namespace, c.input, c.options,
         c.principal, c.attempts, c.bad_answers, c.created_at

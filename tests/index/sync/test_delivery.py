@@ -153,6 +153,17 @@ async def test_a_lease_that_ran_out_is_taken_over(services: Services, app_caller
 
 
 @pytest.mark.usefixtures("undisturbed")
+async def test_no_plan_claims_more_than_the_limit(services: Services, app_caller: Caller):
+    await services.outbox_delivery.drain()
+    async with services.database.transaction() as tx:
+        await tx.execute(text("ANALYZE index_outbox"))  # the planner now expects one entry
+    for number in range(6):
+        await services.memories.add(app_caller, MemoryCreate(text=f"I have {number} hats."))
+    async with services.database.transaction() as tx:
+        assert len(await outbox.claim(tx, ItemKind.MEMORY, limit=2, lease=0)) == 2
+
+
+@pytest.mark.usefixtures("undisturbed")
 async def test_a_text_that_comes_back_is_not_embedded_again(services: Services, owner: Caller):
     switched = Switched(services.embedder)
     outbox_delivery = OutboxDelivery(services.database, around(services, switched), INDEXED_TABLES)

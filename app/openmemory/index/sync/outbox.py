@@ -34,18 +34,19 @@ _ADD = {
     for kind in ItemKind
 }
 
+# The CTE is materialized: a plan that read a subquery again for each entry would claim more than the limit.
 _CLAIM = """
-    UPDATE index_outbox AS entry
-    SET due_at = now() + make_interval(secs => :lease), attempts = entry.attempts + 1, last_error = NULL,
-        holder = :holder
-    FROM (
+    WITH due AS MATERIALIZED (
         SELECT kind, id FROM index_outbox
         WHERE kind = '{kind}' AND due_at <= now() {which}
             AND (CAST(:lease_holder AS text) IS NULL
                 OR EXISTS (SELECT FROM index_lease WHERE holder = :lease_holder))
         ORDER BY due_at, written_at LIMIT :limit FOR UPDATE SKIP LOCKED
-    ) AS due
-    WHERE entry.kind = due.kind AND entry.id = due.id
+    )
+    UPDATE index_outbox AS entry
+    SET due_at = now() + make_interval(secs => :lease), attempts = entry.attempts + 1, last_error = NULL,
+        holder = :holder
+    FROM due WHERE entry.kind = due.kind AND entry.id = due.id
     RETURNING entry.kind, entry.id, entry.revision, entry.attempts
 """
 _CLAIM_ANY = {kind: text(_CLAIM.format(kind=kind.value, which="")) for kind in ItemKind}
