@@ -139,13 +139,15 @@ async def test_memories_of_both_replicas_are_delivered_once_and_one_sync_runs_at
     first = asyncio.create_task(replicas.clients[0].post("/sync"))
     holding = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = {LOCK} AND granted"
 
-    async def begun() -> bool:
-        return bool(await replicas.count(holding))
+    running = "SELECT count(*) FROM sync_runs WHERE finished_at IS NULL"
+
+    async def begun() -> bool:  # its run is recorded a moment after it has the lock
+        return bool(await replicas.count(holding) and await replicas.count(running))
 
     await eventually(begun)
     second = await replicas.clients[1].post("/sync")
     assert (second.status_code, second.json()["error"]) == (409, "sync_running")
-    assert await replicas.count("SELECT count(*) FROM sync_runs WHERE finished_at IS NULL") == 1
+    assert await replicas.count(running) == 1
     replicas.process.send_signal(signal.SIGCONT)
     assert (await first).status_code == 200
     assert (await replicas.clients[1].post("/sync")).status_code == 200
