@@ -17,12 +17,12 @@ DROP TABLE
     memories, memory_revisions, memory_status_history, memory_undo, kept_pairs, archive_policies, memory_access_logs,
     categories, category_descriptions, memory_categories, pending_categorizations, reclassification_requests,
     captures, capture_usage, idempotency_keys,
-    sources, passages, passage_statistics,
+    sources, passages, passage_statistics, object_keys, object_deletions,
     index_outbox, embeddings, embedding_tokens, index_generations, index_lease, sync_runs,
     configs, mcp_sessions, mcp_messages;
 
 DROP FUNCTION
-    audit_events_append_only(), memories_derive_words(), passages_derive_words(), passage_text(text, text, text),
+    audit_events_append_only(), memories_derive_words(), passages_derive_words(), sources_delete_object(), passage_text(text, text, text),
     memory_categories_set_owner(), embeddings_queue_categorization(),
     embeddings_delete_old_tokens(), key_value_keys(text), lexical_keys(uuid, text, tsvector), lexical_phrase(regconfig, text),
     lexical_words(regconfig, text), lexical_split(text), lexical_compounds(text), lexical_dates(text),

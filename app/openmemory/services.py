@@ -62,6 +62,9 @@ from openmemory.memories.lifecycle.upcoming import Upcoming
 from openmemory.memories.models import Memory
 from openmemory.memories.service import Memories
 from openmemory.memories.short_ids import ShortIds
+from openmemory.objects.service import Objects
+from openmemory.objects.service_key import service_key
+from openmemory.objects.stores import FolderObjects
 from openmemory.saved_settings.embedders import Embedders
 from openmemory.saved_settings.service import Configuration
 from openmemory.saved_settings.trials import Trials
@@ -75,6 +78,7 @@ from openmemory.search.statistics import StatisticsRefresh
 from openmemory.search.timeline import Timeline
 from openmemory.sessions.relay import Deliver, Relay
 from openmemory.sources.conversations import Conversations
+from openmemory.sources.documents import Documents
 from openmemory.sources.files import Files
 from openmemory.sources.passages import IndexedPassages
 from openmemory.stats.feed import Feed
@@ -91,6 +95,9 @@ VERSION = version("openmemory-server")
 
 INDEX_FOLDER = "qdrant"
 """The folder of the built-in index, within the data folder."""
+
+OBJECTS_FOLDER = "objects"
+"""The folder of the originals of documents, within the data folder."""
 
 INDEXED_TABLES: Mapping[ItemKind, IndexedTable] = {
     ItemKind.MEMORY: IndexedMemories(),
@@ -140,6 +147,8 @@ class Services:
     captures: Captures
     conversations: Conversations
     files: Files
+    documents: Documents
+    objects: Objects
     windows: ConversationWindows
     capturing: Worker
     backup: Backup
@@ -200,6 +209,11 @@ class Services:
 def data_dir(settings: Settings) -> Path:
     """The folder of the built-in stores."""
     return Path(settings.data_dir).expanduser().absolute() if settings.data_dir else default_data_dir()
+
+
+def _objects_folder(settings: Settings, stores: Stores) -> Path:
+    configured = settings.documents.store
+    return Path(configured).expanduser().absolute() if configured else stores.folder / OBJECTS_FOLDER
 
 
 @asynccontextmanager
@@ -341,6 +355,11 @@ async def open_services(
             KeyValueMerge(settings.dedup, memories.intake),
             Duplicates(database, spaces, settings.dedup, memories.intake),
         )
+        objects = Objects(
+            database,
+            FolderObjects(_objects_folder(settings, stores)),
+            lambda: settings.documents.key_bytes() or service_key(stores.folder),
+        )
         backup = Backup(
             database,
             memories,
@@ -376,6 +395,17 @@ async def open_services(
                 database, outbox_delivery, limits=settings.limits, capture=settings.capture, rates=rates
             ),
             files=Files(database, outbox_delivery, limits=settings.limits, capture=settings.capture, rates=rates),
+            documents=Documents(
+                database,
+                outbox_delivery,
+                objects,
+                keep=settings.documents.keep,
+                folder=stores.folder,
+                limits=settings.limits,
+                capture=settings.capture,
+                rates=rates,
+            ),
+            objects=objects,
             backup=backup,
             imports=Imports(backup, directory, folder=stores.folder, limits=settings.limits),
             policies=Policies(database, memories.intake),

@@ -8,9 +8,9 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from openmemory.backup.spool import Spool
 from openmemory.errors import NotFound, Unavailable
 from openmemory.services import Services
+from openmemory.uploads.spool import Spool
 from tests.backup.archives import Upstream, bring_in, new_id, send
 
 

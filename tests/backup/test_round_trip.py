@@ -28,7 +28,7 @@ from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.services import INDEXED_TABLES, Services, open_services
-from openmemory.sources.schemas import NewFile, NewMessage, NewMessages
+from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages
 from tests.backup.archives import (
     Upstream,
     bring_in,
@@ -128,6 +128,10 @@ async def populate(services: Services, user: str) -> Caller:
     await services.conversations.delete(owner, "gone")
     guide = f"# {user}\n\nHow about tea?\n\n## Milk\n\nNever.\n"
     await services.files.store(claude, "webshop", [NewFile("docs/tea.md", guide), NewFile("empty.py", "")])
+    async with services.documents.upload(claude.principal) as (spool, _):
+        spool.write(f"# Lease\n\n{user} may have pets.\n".encode())
+        spool.flush()
+        await services.documents.store(claude, NewDocument("lease.md", "home", "Where we live"), spool.file)
     brief = (await services.memories.add(claude, MemoryCreate(text=f"{user}: for a while", ttl_days=1))).id
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE memories SET expires_at = now() WHERE id = :id"), {"id": brief})

@@ -15,7 +15,6 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.access.directory import Directory
-from openmemory.backup.spool import Spool
 from openmemory.cli.client import Client
 from openmemory.cli.migrating import ImportRequest, Migration
 from openmemory.cli.migration_report import answer
@@ -23,6 +22,7 @@ from openmemory.errors import NotFound, SetupError
 from openmemory.identity.principal import Principal
 from openmemory.index.engine.rest_api import QdrantRestApi
 from openmemory.services import Services
+from openmemory.uploads.spool import Spool
 from tests.cli.installation import Installation, household
 from tests.cli.old_server import OldServer
 from tests.cli.test_migrating import archives

@@ -180,7 +180,10 @@ REQUESTS: dict[str, Request] = {
 
 
 def refused_in_words(answer: httpx.Response) -> bool:
-    """Whether the answer says that the database is away, in its protocol's way."""
+    """Whether the answer says that the database is away, in its protocol's way, or that the service's own sync is at
+    it."""
+    if answer.status_code == 409:
+        return bool(answer.json()["error"] == "sync_running")
     if answer.status_code == 503:
         body = answer.json()
         return body["error"] == "database_unavailable" and int(answer.headers["retry-after"]) >= 1

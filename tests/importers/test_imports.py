@@ -13,7 +13,6 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from openmemory.backup.spool import Spool
 from openmemory.embedded.folder import temporary
 from openmemory.errors import Forbidden, Invalid, OpenMemoryError
 from openmemory.identity.caller import Caller
@@ -22,6 +21,7 @@ from openmemory.importers import service as imports
 from openmemory.importers.service import FileImport, FileReport
 from openmemory.importers.source import FileKind
 from openmemory.services import Services
+from openmemory.uploads.spool import Spool
 from tests.cli.installation import Installation, household
 from tests.importers.hostile import HOSTILE
 

@@ -76,8 +76,8 @@ def ask(http: httpx.AsyncClient) -> Callable[..., Awaitable[httpx.Response]]:
 def call(ask: Callable[..., Awaitable[httpx.Response]], new_user: str) -> Call:
     """Calls a tool as an app of the test's own user and returns the result: `await call("list_memories", limit=3)`."""
 
-    async def run(name: str, _app: str = "claude", _user: str = new_user, **arguments: Any) -> dict[str, Any]:
-        answer = await ask("tools/call", {"name": name, "arguments": arguments}, path=f"/mcp/{_app}/http/{_user}")
+    async def run(_tool: str, _app: str = "claude", _user: str = new_user, **arguments: Any) -> dict[str, Any]:
+        answer = await ask("tools/call", {"name": _tool, "arguments": arguments}, path=f"/mcp/{_app}/http/{_user}")
         body = answer.json()
         assert "result" in body, body
         result: dict[str, Any] = body["result"]
@@ -90,8 +90,8 @@ def call(ask: Callable[..., Awaitable[httpx.Response]], new_user: str) -> Call:
 def failure(call: Call) -> Callable[..., Awaitable[str]]:
     """Calls a tool that must fail, and returns what the assistant is told."""
 
-    async def run(name: str, **arguments: Any) -> str:
-        result = await call(name, **arguments)
+    async def run(_tool: str, **arguments: Any) -> str:
+        result = await call(_tool, **arguments)
         assert result["isError"] is True, result
         assert "structuredContent" not in result
         [content] = result["content"]

@@ -23,6 +23,7 @@ UNTRIED = {
 M, A, G, P = "/api/v1/memories", "/api/v1/apps/{app}", "/api/v1/grants", "/api/v1/archive-policies"
 C = "/api/v1/categories"
 T = "/api/v1/threads/{thread_id}"
+D = "/api/v1/documents"
 IDS = {"memory_ids": ["{memory}"]}
 REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"GET {M}/search": (f"{M}/search?query=coffee", None),
@@ -51,6 +52,13 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"POST {T}/restore": ("/api/v1/threads/{deleted_thread}/restore", {}),
     f"POST {T}/erase": ("/api/v1/threads/{thread}/erase", {}),
     "GET /api/v1/files": ("/api/v1/files", None),
+    "GET /api/v1/documents": (D, None),
+    "POST /api/v1/documents": (D, None),
+    f"GET {D}/{{document_id}}": (f"{D}/{{document}}", None),
+    f"GET {D}/{{document_id}}/original": (f"{D}/{{document}}/original", None),
+    f"DELETE {D}/{{document_id}}": (f"{D}/{{document}}", None),
+    f"POST {D}/{{document_id}}/restore": (f"{D}/{{deleted_document}}/restore", {}),
+    f"POST {D}/{{document_id}}/erase": (f"{D}/{{document}}/erase", {}),
     "POST /api/v1/files/plan": ("/api/v1/files/plan", {"files": [{"path": "a.md", "hash": "h"}]}),
     "POST /api/v1/files/batch": ("/api/v1/files/batch", {"files": [{"path": "{fresh}.md", "text": "tea"}]}),
     "POST /api/v1/files/finish": ("/api/v1/files/finish", {"gone": ["a.md"]}),
@@ -111,7 +119,8 @@ async def test_no_operation_needs_a_user_and_each_is_tried_here(client):
 
 
 async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
-    """The objects of the requests: a memory, its app, a rule, a policy, a category, two threads. No user is named."""
+    """The objects of the requests: a memory, its app, a rule, a policy, a category, threads, documents. No
+    user is named."""
     fresh = uuid4().hex
     memory = await client.post(M, json={"text": f"coffee {fresh}", "infer": False}, headers=headers)
     grant = {"effect": "deny", "object_type": "namespace", "object": f"ns-{fresh}"}
@@ -126,11 +135,17 @@ async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
         said = {"messages": [{"content": f"tea {fresh}"}]}
         made.append(await client.post(f"/api/v1/threads/{thread}/messages", json=said, headers=headers))
     made.append(await client.delete(f"/api/v1/threads/deleted-{fresh}", headers=headers))
+    documents = list[str]()
+    for name in (f"{fresh}.txt", f"deleted-{fresh}.txt"):
+        made.append(await client.post(D, files={"file": (name, f"tea {fresh}".encode())}, headers=headers))
+        documents.append(made[-1].json()["id"])
+    made.append(await client.delete(f"{D}/{documents[1]}", headers=headers))
     assert all(one.is_success for one in made), [one.text for one in made]
     return {
         "memory": memory.json()["id"], "app": memory.json()["app_id"], "grant": made[1].json()["id"],
         "policy": made[2].json()["id"], "category": f"cat-{fresh}", "fresh": uuid4().hex,
         "thread": f"thread-{fresh}", "deleted_thread": f"deleted-{fresh}",
+        "document": documents[0], "deleted_document": documents[1],
     }  # fmt: skip
 
 
@@ -150,6 +165,8 @@ async def _asked(client: Any, operation: str, headers: dict[str, str]) -> set[st
     sent: dict[str, Any] = {"headers": headers | {"X-Request-ID": request}}
     if operation.endswith("/import"):
         sent["files"] = {"file": ("archive.zip", Upstream().zip())}
+    elif operation == f"POST {D}":
+        sent["files"] = {"file": ("a.txt", b"I like tea.")}
     elif body is not None:
         sent["json"] = _filled(body, things)
     answer = await client.request(operation.partition(" ")[0], _filled(path, things), **sent)

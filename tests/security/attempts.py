@@ -14,6 +14,7 @@ from tests.backup.archives import Upstream
 from tests.security.world import Actor, World, rule_of
 
 MEMORIES = "/api/v1/memories"
+NOBODYS_ID = "00000000-0000-4000-8000-000000000000"
 NOBODY, NO_APP = "nobody-at-all", "an-app-of-nobody"
 _LLM = {"provider": "openai", "config": {"model": "m", "temperature": 0.1, "max_tokens": 2000}}
 _EMBEDDER = {"provider": "local", "config": {"model": "all-MiniLM-L6-v2-int8"}}
@@ -33,6 +34,8 @@ class Attempt:
     archive: Upstream | None = None
     form: dict[str, Any] | None = None
     """The fields of a page's form."""
+    upload: tuple[str, str] | None = None
+    """The name and the text of a document; `body` has the other fields of its form."""
     user: str | None = None
     app: str | None = None
     as_app: bool = False
@@ -80,6 +83,13 @@ class Attempts:
             "POST /api/v1/files/plan": self._of_files("/plan", lambda: {"files": [self._file() | {"hash": "x"}]}),
             "POST /api/v1/files/batch": self._of_files("/batch", lambda: {"files": [self._file() | self._said()]}),
             "POST /api/v1/files/finish": self._of_files("/finish", lambda: {"gone": [self._file()["path"]]}),
+            "GET /api/v1/documents": self._documents,
+            "POST /api/v1/documents": self._send_document,
+            "GET /api/v1/documents/{document_id}": self._of_document("GET", ""),
+            "GET /api/v1/documents/{document_id}/original": self._of_document("GET", "/original"),
+            "DELETE /api/v1/documents/{document_id}": self._of_document("DELETE", ""),
+            "POST /api/v1/documents/{document_id}/restore": self._of_document("POST", "/restore"),
+            "POST /api/v1/documents/{document_id}/erase": self._of_document("POST", "/erase"),
             "GET /api/v1/captures": self._of_user("/api/v1/captures", size=100),
             "GET /api/v1/captures/usage": self._of_user("/api/v1/captures/usage"),
             "GET /api/v1/captures/{capture_id}": self._of_capture("GET", ""),
@@ -147,6 +157,9 @@ class Attempts:
             "tool read_thread": self._tool("read_thread", lambda: {"thread_id": self._thread()}),
             "tool list_threads": self._tool("list_threads", lambda: {}),
             "tool search_files": self._tool("search_files", self._question),
+            "tool search_documents": self._tool("search_documents", self._question),
+            "tool read_document": self._tool("read_document", lambda: {"name": self._thread()}),
+            "tool list_documents": self._tool("list_documents", lambda: {}),
             "tool restore_memories": self._tool("restore_memories", self._some, writes=True),
             "tool sync_vector_store": self._tool("sync_vector_store", lambda: {}),
         }
@@ -395,6 +408,38 @@ class Attempts:
                 body["app"] = app
             path = f"/api/v1/files{part}"
             return Attempt(f"files{part}", "POST", path, None, body, user=user, app=app, as_app=True, writes=True)
+
+        return make
+
+    def _documents(self, actor: Actor) -> Attempt:
+        named = self._as_app_or_user(actor)
+        user, app = named["user_id"], named.get("app")
+        params = named | {"size": 100}
+        return Attempt("documents", "GET", "/api/v1/documents", params, user=user, app=app, as_app=app is not None)
+
+    def _send_document(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        fields = {"user_id": user, "namespace": self._namespace(), "name": self._thread()}
+        app = self._app_of(user) if self._rng.random() < 0.5 else None
+        if app is not None:
+            fields["app"] = app
+        said = ("sent.txt", f"The alpaca swam at {self._rng.random()}.")
+        return Attempt(
+            "send document", "POST", "/api/v1/documents", None, fields, upload=said, user=user, app=app, as_app=True,
+            writes=True,
+        )  # fmt: skip
+
+    def _of_document(self, method: str, part: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            named = self._as_app_or_user(actor)
+            named.pop("namespace", None)
+            user, app = named["user_id"], named.get("app")
+            path = f"/api/v1/documents/{self._rng.choice([*self._world.documents, NOBODYS_ID])}{part}"
+            params, body = (None, named) if method == "POST" else (named, None)
+            writes = method != "GET"
+            return Attempt(
+                f"document{part}", method, path, params, body, user=user, app=app, as_app=app is not None, writes=writes
+            )  # fmt: skip
 
         return make
 

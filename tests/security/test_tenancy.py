@@ -147,6 +147,10 @@ class Trial:
                 return await self._uploaded(attempt, fields, actor.headers | cookie)
             headers = {**actor.headers, **FORM, **cookie}
             return await self.http.post(attempt.path, params=attempt.params, data=fields, headers=headers)
+        if attempt.upload is not None:
+            name, said = attempt.upload
+            files = {"file": (name, said.encode())}
+            return await self.http.post(attempt.path, data=attempt.body, files=files, headers=actor.headers)
         if attempt.archive is None:
             return await self.http.request(
                 attempt.method, attempt.path, params=attempt.params, json=attempt.body, headers=actor.headers
@@ -210,7 +214,7 @@ class Trial:
             return
         like = Attempt(**{
             name: json.loads(json.dumps(getattr(attempt, name)).replace(str(attempt.user), NOBODY))
-            for name in ("door", "method", "path", "params", "body", "form")
+            for name in ("door", "method", "path", "params", "body", "form", "upload")
         })  # fmt: skip
         other = await self._sent(actor, like)
         if attempt.path.startswith("/ui/"):  # a page links to itself, with the name that it was asked with
@@ -287,7 +291,8 @@ class Trial:
         around = {actor.app, app, user, self.world.app_id(user, app or "openmemory"), *(actor.namespaces or ())}
         for row in self.world.rows.values():
             if row.id in readable or (whole and row.user == user):
-                around |= {row.app, row.namespace, row.thread, *row.categories, self.world.app_id(user, row.app)}
+                around |= {row.app, row.namespace, row.thread, row.source, *row.categories}
+                around.add(self.world.app_id(user, row.app))
         # An app has named the namespaces of its own captures, which it sees unless it is paused.
         active = app is None or self.world.is_active(user, app)
         for by, name, namespace in self.world.captures.values():

@@ -22,7 +22,7 @@ from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
-from openmemory.sources.schemas import NewFile, NewMessage, NewMessages
+from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages
 
 USERS, APPS, MEMORIES, RULES = 4, 3, 14, 7
 THREADS, TURNS = 3, 2
@@ -66,6 +66,8 @@ class Row:
     marks: str
     thread: str | None = None
     """The thread of a message, or the path of a file; None: it is a memory."""
+    source: str | None = None
+    """The id of its conversation, file or document."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class World:
     rows: dict[str, Row] = field(default_factory=dict)
     rules: list[Rule] = field(default_factory=list)
     apps: dict[str, tuple[str, str, bool]] = field(default_factory=dict)
+    documents: dict[str, str] = field(default_factory=dict)
+    """Id of a document → user."""
     """App id → user, name, active."""
     names: dict[str, str] = field(default_factory=dict)
     """Token in the name of a user, app, namespace or category → user."""
@@ -108,6 +112,7 @@ class World:
             rows = (await tx.execute(_ROWS, mine)).all()
             rules = (await tx.execute(_RULES, mine)).all()
             apps = (await tx.execute(_APPS, mine)).all()
+            documents = (await tx.execute(_DOCUMENTS, mine)).all()
         self.rows = {}
         for row in rows:
             id_ = str(row.id)
@@ -115,7 +120,7 @@ class World:
             tokens = frozenset(TOKEN.findall(row.told)) - self.names.keys()
             self.rows[id_] = Row(
                 id_, row.user, row.app, row.namespace, row.state, row.expired, frozenset(row.categories), tokens,
-                row.revision, row.marks, row.thread,
+                row.revision, row.marks, row.thread, row.source and str(row.source),
             )  # fmt: skip
             for each in (id_, *tokens):
                 self.owner_of[each] = row.user
@@ -125,6 +130,8 @@ class World:
         self.rules = [Rule(str(r.id), r.user, r.app, r.effect, r.key) for r in rules]
         for rule in self.rules:
             self.owner_of[rule.id] = rule.user
+        self.documents = {str(d.id): d.user for d in documents}
+        self.owner_of |= self.documents
         self.apps = {str(a.id): (a.user, a.name, a.is_active) for a in apps}
         for id_, (user, _, _) in self.apps.items():
             self.owner_of[id_] = user
@@ -189,12 +196,13 @@ SELECT m.id, u.user_id AS user, a.name AS app, m.namespace, m.state::text AS sta
            m.namespace, m.revision,
            array(SELECT category_id FROM memory_categories mc
                  WHERE mc.memory_id = m.id AND NOT mc.automatic ORDER BY 1))) AS marks,
-       NULL AS thread, m.content
+       NULL AS thread, m.content, NULL AS source
 FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id WHERE u.user_id = ANY(:users)
 UNION ALL
 SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, p.revision, '{}',
        concat_ws(' ', p.content, p.metadata, s.locator, p.speaker, p.external_id, s.title, p.heading),
-       md5(concat_ws('|', p.content, p.metadata, p.state, p.namespace, p.revision, s.locator)), s.locator, p.content
+       md5(concat_ws('|', p.content, p.metadata, p.state, p.namespace, p.revision, s.locator)), s.locator, p.content,
+       s.id
 FROM passages p JOIN sources s ON s.id = p.source_id JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id
 WHERE u.user_id = ANY(:users)
 ORDER BY 2, 12, 1
@@ -205,6 +213,11 @@ SELECT r.id, u.user_id AS user, a.name AS app, r.effect,
        CASE r.object_type WHEN 'category' THEN 'category:' || c.name ELSE r.object_key END AS key
 FROM access_controls r JOIN users u ON u.id = r.user_id LEFT JOIN apps a ON a.id = r.subject_id
 LEFT JOIN categories c ON r.object_type = 'category' AND c.id = r.object_id WHERE u.user_id = ANY(:users)
+""")
+
+_DOCUMENTS = text("""
+SELECT s.id, u.user_id AS user FROM sources s JOIN users u ON u.id = s.user_id
+WHERE s.kind = 'document' AND u.user_id = ANY(:users) ORDER BY s.id
 """)
 
 _EVERYBODY = text("SELECT u.user_id AS user, a.name AS app FROM users AS u LEFT JOIN apps AS a ON a.owner_id = u.id")
@@ -241,6 +254,11 @@ async def populate(services: Services, rng: random.Random) -> World:
             turns = [NewMessage(f"The alpaca {token()} was here.", f"who-{token()}", token()) for _ in range(TURNS)]
             files: list[NewFile | Invalid] = [NewFile(f"{token()}.md", f"# {token()}\n\nThe alpaca {token()}.\n")]
             await services.files.store(app, rng.choice(spaces), files)
+            document = NewDocument(f"{token()}.md", rng.choice(spaces), f"About {token()}")
+            async with services.documents.upload(app.principal) as (spool, _):
+                spool.write(f"# {token()}\n\nThe alpaca {token()}.\n".encode())
+                spool.flush()
+                await services.documents.store(app, document, spool.file)
             said = NewMessages(token(), turns, rng.choice(spaces), f"About {token()}")  # type: ignore[arg-type]
             await services.conversations.add(app, said)
         for state in (State.PAUSED, State.ARCHIVED, State.DELETED):

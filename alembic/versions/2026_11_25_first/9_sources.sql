@@ -8,8 +8,10 @@ CREATE TABLE sources (
     kind varchar NOT NULL,
     locator varchar NOT NULL,
     language varchar,
+    media_type varchar,
     hash varchar,
     bytes bigint,
+    object_key varchar,
     title varchar,
     summary varchar,
     metadata jsonb NOT NULL DEFAULT '{}',
@@ -26,14 +28,47 @@ CREATE TABLE sources (
     CONSTRAINT pk_sources PRIMARY KEY (id),
     CONSTRAINT fk_sources_user_id_users FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE,
     CONSTRAINT fk_sources_app_id_apps FOREIGN KEY (app_id) REFERENCES apps (id) ON DELETE CASCADE,
-    CONSTRAINT ck_sources_kind CHECK (kind IN ('conversation', 'file')),
+    CONSTRAINT ck_sources_kind CHECK (kind IN ('conversation', 'file', 'document')),
     -- Each app has its own sources, so that a name in use reveals nothing to another app.
     CONSTRAINT uq_sources_app_id_namespace_kind_locator UNIQUE (app_id, namespace, kind, locator)
 );
 CREATE INDEX idx_source_user_updated ON sources (user_id, updated_at, id);
-CREATE INDEX idx_source_uncaptured ON sources (updated_at) 
+CREATE INDEX idx_source_uncaptured ON sources (updated_at)
     WHERE state = 'active' AND kind = 'conversation' AND infer AND length > captured;
 CREATE INDEX idx_source_user_locator ON sources (user_id, kind, locator);
+CREATE INDEX idx_source_object ON sources (object_key) WHERE object_key IS NOT NULL;
+
+-- Originals of documents are encrypted with a key of their user, which goes with the user.
+CREATE TABLE object_keys (
+    user_id uuid NOT NULL,
+    wrapped bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT pk_object_keys PRIMARY KEY (user_id),
+    CONSTRAINT fk_object_keys_user_id_users FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
+);
+
+-- Objects that nothing refers to any more, or not yet.
+CREATE TABLE object_deletions (
+    object_key varchar NOT NULL,
+    due_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT pk_object_deletions PRIMARY KEY (object_key)
+);
+CREATE INDEX ix_object_deletions_due_at ON object_deletions (due_at);
+
+-- A trigger, because documents also go with their user and their app.
+CREATE FUNCTION sources_delete_object() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO object_deletions (object_key) VALUES (OLD.object_key)
+    ON CONFLICT (object_key) DO UPDATE SET due_at = now();
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER delete_object AFTER DELETE ON sources
+    FOR EACH ROW WHEN (OLD.object_key IS NOT NULL) EXECUTE FUNCTION sources_delete_object();
+CREATE TRIGGER replace_object AFTER UPDATE OF object_key ON sources
+    FOR EACH ROW WHEN (OLD.object_key IS NOT NULL AND OLD.object_key IS DISTINCT FROM NEW.object_key)
+    EXECUTE FUNCTION sources_delete_object();
 
 -- A passage as it is searched, after its heading or its speaker. The role of an assistant or a user says nothing.
 CREATE FUNCTION passage_text(heading text, speaker text, content text) RETURNS text
@@ -71,7 +106,7 @@ CREATE TABLE passages (
     labels text[] NOT NULL DEFAULT '{}',
     CONSTRAINT pk_passages PRIMARY KEY (id),
     CONSTRAINT fk_passages_source_id_sources FOREIGN KEY (source_id) REFERENCES sources (id) ON DELETE CASCADE,
-    CONSTRAINT ck_passages_kind CHECK (kind IN ('turn', 'text', 'code')),
+    CONSTRAINT ck_passages_kind CHECK (kind IN ('turn', 'text', 'code', 'document')),
     CONSTRAINT uq_passages_source_id_position UNIQUE (source_id, position)
 );
 -- A client's own id of a message, with which a repeated message is known.

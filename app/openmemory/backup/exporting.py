@@ -18,9 +18,9 @@ from sqlalchemy import text
 from openmemory.backup import sections
 from openmemory.backup.container import lines_member
 from openmemory.backup.format import TABLES, VECTORS, VERSION
-from openmemory.backup.spool import Spool
 from openmemory.database.engine import Tx
 from openmemory.errors import NotFound
+from openmemory.uploads.spool import Spool
 
 _PAGE = 1_000
 """Rows held in memory at a time."""

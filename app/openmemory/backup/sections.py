@@ -149,10 +149,10 @@ LINES: dict[str, str] = {
     """,
     SOURCES: f"""
         SELECT CAST(json_build_object('id', s.id, 'app_id', s.app_id, 'kind', s.kind, 'namespace', s.namespace,
-            'locator', s.locator, 'language', s.language, 'hash', s.hash, 'bytes', s.bytes, 'title', s.title,
-            'summary', s.summary, 'metadata', s.metadata, 'state', s.state, 'created_at', s.created_at,
-            'updated_at', s.updated_at, 'closed_at', s.closed_at, 'deleted_at', s.deleted_at, 'infer', s.infer,
-            'captured', s.captured) AS text)
+            'locator', s.locator, 'language', s.language, 'media_type', s.media_type, 'hash', s.hash, 'bytes', s.bytes,
+            'title', s.title, 'summary', s.summary, 'metadata', s.metadata, 'state', s.state,
+            'created_at', s.created_at, 'updated_at', s.updated_at, 'closed_at', s.closed_at,
+            'deleted_at', s.deleted_at, 'infer', s.infer, 'captured', s.captured) AS text)
         FROM sources AS s
         WHERE s.user_id = :user AND s.id IN (SELECT p.source_id FROM passages AS p WHERE {_SAID})
         ORDER BY s.created_at, s.id

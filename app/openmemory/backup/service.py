@@ -20,14 +20,12 @@ from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
 from openmemory.backup import duplicates
-from openmemory.backup.admission import Admission, paced
 from openmemory.backup.container import Container
 from openmemory.backup.exporting import ArchiveWriter, ExportSelection
 from openmemory.backup.format import CAPTURES, SOURCES, STEPS, UNPACKED, too_much
 from openmemory.backup.reading import CopyRows, rows
 from openmemory.backup.records import Records
 from openmemory.backup.report import SHOWN, ImportReport, MemoriesReport
-from openmemory.backup.spool import Spool, look_for_room
 from openmemory.capture import restore as of_captures
 from openmemory.categories import shared
 from openmemory.config.settings import LimitSettings
@@ -44,6 +42,8 @@ from openmemory.memories.restore import planning, tables, writing
 from openmemory.memories.schemas import OnError
 from openmemory.memories.service import Memories
 from openmemory.sources import restore as of_sources
+from openmemory.uploads.admission import Admission, paced
+from openmemory.uploads.spool import Spool, look_for_room
 
 Mode = Literal["overwrite", "skip"]
 """The handling of existing memories: overwrite them with the archive's version, or leave them unchanged."""

@@ -1,4 +1,4 @@
-"""Turns the sources of an archive, conversations and files, into rows. Texts are validated as if they were new."""
+"""Turns the sources of an archive into rows: conversations, files, documents. Texts are validated as if new."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class SourceRecords:
         app, namespace, locator = fields.optional_id("app_id"), fields.text("namespace"), fields.text("locator")
         title, summary = fields.optional_text("title"), fields.optional_text("summary")
         language, hash_ = fields.optional_text("language"), fields.optional_text("hash")
+        media_type = fields.optional_text("media_type")
         size = fields.whole("bytes", 0, _MAX_BYTES, 0) if fields.values.get("bytes") is not None else None
         metadata, state = fields.mapping("metadata"), fields.one_of("state", _STATES, "active")
         created = fields.moment("created_at", self.now)
@@ -43,18 +44,18 @@ class SourceRecords:
         ends = [fields.optional_moment(name) for name in ("closed_at", "deleted_at")]
         infer, captured = fields.flag("infer", default=True), fields.whole("captured", 0, _LONGEST, 0)
         namespace = validation.name(namespace, "namespace", self.limits)
-        if kind == SourceKind.FILE:
+        if kind in (SourceKind.FILE, SourceKind.DOCUMENT):
             locator = checked_path(locator, "locator")
         else:
             locator = validation.name(locator, "locator", self.limits)
-        for name, value in (("language", language), ("hash", hash_)):
+        for name, value in (("language", language), ("media_type", media_type), ("hash", hash_)):
             if value is not None:
                 validation.name(value, name, self.limits)
         title, summary = self._said(title, "title"), self._said(summary, "summary")
         validation.metadata(metadata, self.limits)
         return "incoming_sources", (
-            number, id_, app, kind, namespace, locator, language, hash_, size, title, summary, metadata, state, created,
-            updated, *ends, infer, captured,
+            number, id_, app, kind, namespace, locator, language, media_type, hash_, size, title, summary, metadata,
+            state, created, updated, *ends, infer, captured,
         )  # fmt: skip
 
     def passage(self, fields: Fields, number: int, id_: str) -> Row:

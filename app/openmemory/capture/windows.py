@@ -50,7 +50,7 @@ _DUE = text(
         s.closed_at IS NOT NULL OR s.updated_at < now() - interval '{IDLE} s' OR s.length - s.captured >= {MESSAGES}
         OR (SELECT sum(length(p.content)) FROM passages AS p
             WHERE p.source_id = s.id AND p.position > s.captured AND p.state = 'active') >= {CHARACTERS})
-    ORDER BY s.updated_at LIMIT 1 FOR UPDATE OF s SKIP LOCKED
+    ORDER BY s.updated_at LIMIT 1 FOR NO KEY UPDATE OF s SKIP LOCKED
     """  # noqa: S608 - only constants are put in
 )
 _TURNS = text(

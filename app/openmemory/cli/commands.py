@@ -13,6 +13,7 @@ from openmemory.cli.categories import categories
 from openmemory.cli.config import config
 from openmemory.cli.connect import clients, connect, disconnect
 from openmemory.cli.doctor import doctor
+from openmemory.cli.documents import documents
 from openmemory.cli.erase import erase
 from openmemory.cli.export import export
 from openmemory.cli.files import files
@@ -84,6 +85,7 @@ cli.command()(sync)
 cli.command()(doctor)
 cli.command()(ingest)
 cli.add_typer(files, name="files")
+cli.add_typer(documents, name="documents")
 cli.add_typer(threads, name="threads")
 cli.add_typer(rules, name="rules")
 cli.add_typer(service, name="service")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import re
 from typing import Annotated, Literal
@@ -302,6 +303,36 @@ class CaptureSettings(Section):
         le=36_500,
         description="Days that the results of the language model are kept, so that they can be undone.",
     )
+
+
+class DocumentSettings(Section):
+    """Documents that are stored: their originals."""
+
+    keep: bool = Field(True, description="Keep the originals of documents, unless a request says otherwise.")
+    store: str = Field("", description="Folder of the originals; empty: objects in the data folder.")
+    key: SecretStr = Field(
+        SecretStr(""),
+        description="Encrypts the keys of the originals: 32 bytes in base64; empty: objects.key in the data folder.",
+    )
+
+    @field_validator("key")
+    @classmethod
+    def _of_32_bytes(cls, key: SecretStr) -> SecretStr:
+        if (given := key.get_secret_value()) and len(_base64(given)) != 32:
+            raise ValueError("must be 32 bytes in base64, as `openssl rand -base64 32` prints them")
+        return key
+
+    def key_bytes(self) -> bytes | None:
+        """The key as bytes; None if it is the one in the data folder."""
+        given = self.key.get_secret_value()
+        return _base64(given) if given else None
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
 
 
 class DedupSettings(Section):

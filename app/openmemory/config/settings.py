@@ -32,6 +32,7 @@ from openmemory.config.sections import (
     CaptureSettings,
     CategorySettings,
     DedupSettings,
+    DocumentSettings,
     EgressSettings,
     EmbedderSettings,
     HttpSettings,
@@ -181,6 +182,7 @@ class LimitSettings(Section):
     backup: int = Field(
         1_073_741_824, ge=1_024, le=1_099_511_627_776, description="Maximum bytes of an archive to import."
     )
+    document: int = Field(52_428_800, ge=1_024, le=1_073_741_824, description="Maximum bytes of a document to store.")
     json_values: int = Field(
         200_000,
         ge=1_000,
@@ -216,10 +218,10 @@ class RateSettings(Section):
 class McpSettings(Section):
     """MCP: what assistants are offered, and the form of the answers."""
 
-    toolsets: tuple[Literal["admin", "files", "threads"], ...] = Field(
+    toolsets: tuple[Literal["admin", "documents", "files", "threads"], ...] = Field(
         (),
-        description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store; files:"
-        " search_files; threads: those for conversations.",
+        description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store; documents"
+        " and threads: those for documents and conversations; files: search_files.",
     )
     format: Literal["auto", "compact", "json"] = Field(
         "auto",
@@ -275,6 +277,7 @@ class Settings(Section):
     audit: AuditSettings = AuditSettings()
     mcp: McpSettings = McpSettings()
     capture: CaptureSettings = CaptureSettings()
+    documents: DocumentSettings = DocumentSettings()
     dedup: DedupSettings = DedupSettings()
     categories: CategorySettings = CategorySettings()
     log: LogSettings = LogSettings()

@@ -14,9 +14,9 @@ import orjson
 
 from openmemory.backup.container import lines_member
 from openmemory.backup.format import ACCESSES, TABLES
-from openmemory.backup.spool import Spool
 from openmemory.importers.staging import Staging
 from openmemory.serialization import exact_json
+from openmemory.uploads.spool import Spool
 
 _SHOW_EVERY = 200
 """Memories written between two reports of the progress."""

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from openmemory.access.directory import Directory
-from openmemory.backup.admission import Admission
 from openmemory.backup.format import MAX_RECORDS, UNPACKED, most_of
 from openmemory.backup.report import ImportReport
 from openmemory.backup.service import Backup, Mode
-from openmemory.backup.spool import Spool, look_for_room, no_room
 from openmemory.config.settings import LimitSettings
 from openmemory.embedded.folder import temporary
 from openmemory.errors import Invalid, OpenMemoryError
@@ -27,6 +25,8 @@ from openmemory.importers.left_out import SkippedRows
 from openmemory.importers.source import BadSource, FileKind, ReadingLimit, kind_of
 from openmemory.importers.staging import Staging
 from openmemory.memories import validation
+from openmemory.uploads.admission import Admission
+from openmemory.uploads.spool import Spool, look_for_room, no_room
 
 MAX_USERS = 1_000
 """Maximum number of users of a file."""

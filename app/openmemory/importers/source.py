@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from openmemory.backup.spool import look_for_room
 from openmemory.errors import OpenMemoryError
+from openmemory.uploads.spool import look_for_room
 
 T = TypeVar("T")
 

@@ -52,6 +52,9 @@ documentation says *an hour*."""
 FIRST_CATEGORIZATION, CATEGORIZATION_EVERY = 20, 10
 """Seconds after a start, and between two checks for memories without a category."""
 
+OBJECTS_EVERY = 60
+"""Seconds between two checks for originals of documents that nothing refers to any more."""
+
 WINDOWS_EVERY = 10
 """Seconds between two checks for windows of conversations that the language model has not read."""
 
@@ -93,6 +96,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(services.archiving.run, "archive", LIFECYCLE_EVERY, first=FIRST_LIFECYCLE)
     add(services.windows.run, "capture_conversations", WINDOWS_EVERY, first=WINDOWS_EVERY)
     add(services.conversations.expire, "expire_messages", LIFECYCLE_EVERY, first=FIRST_LIFECYCLE)
+    add(services.objects.sweep, "delete_objects", OBJECTS_EVERY, first=OBJECTS_EVERY)
     add(ask_for_categorization, "categorize", CATEGORIZATION_EVERY, first=FIRST_CATEGORIZATION)
     add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()

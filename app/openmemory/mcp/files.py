@@ -72,9 +72,7 @@ def _shown(result: PassageResult, untrusted: Untrusted) -> FoundPassage:
 
 def _lines(found: Iterable[FoundPassage], asked: str | None) -> Iterable[str]:
     """Yields each passage: its file and lines, what is unusual, its headings, and the text."""
-    some = False
     for passage in found:
-        some = True
         marks = ["flagged"] if passage.labels else []
         marks += [f"namespace {passage.namespace}"] if passage.namespace not in ("default", asked) else []
         marked = f" [{'; '.join(map(inline, marks))}]" if marks else ""
@@ -83,8 +81,6 @@ def _lines(found: Iterable[FoundPassage], asked: str | None) -> Iterable[str]:
             f"{inline(passage.path)}:{passage.first_line}-{passage.last_line}{marked}{under}:\n"
             f"  {block(passage.content)}"
         )
-    if not some:
-        yield "No passage was found."
 
 
 TOOLS: tuple[Tool[Any], ...] = (

@@ -19,7 +19,7 @@ from openmemory.sessions.storage import SessionNames
 
 _KEY = "openmemory.identity"
 
-TOOLSETS = frozenset({"admin", "files", "threads"})
+TOOLSETS = frozenset({"admin", "documents", "files", "threads"})
 """The toolsets that are offered only on request."""
 
 

@@ -183,9 +183,7 @@ def _shown(message: Any, untrusted: Untrusted, score: float | None = None) -> Fo
 
 def _lines(found: Iterable[FoundMessage], asked: str | None) -> Iterable[str]:
     """Yields a line for each message: its thread and number, date, app, speaker, and the text."""
-    some = False
     for message in found:
-        some = True
         marks = ["flagged"] if message.labels else []
         marks += [f"namespace {message.namespace}"] if message.namespace not in ("default", asked) else []
         marked = f" [{'; '.join(map(inline, marks))}]" if marks else ""
@@ -193,8 +191,6 @@ def _lines(found: Iterable[FoundMessage], asked: str | None) -> Iterable[str]:
             f"{inline(message.thread_id)}#{message.position} {message.created_at:%Y-%m-%d} {inline(message.app_name)}"
             f"{marked} {inline(message.role)}: {block(message.content)}"
         )
-    if not some:
-        yield "No message was found."
 
 
 TOOLS: tuple[Tool[Any], ...] = (

@@ -20,7 +20,6 @@ from openmemory.backup.exporting import ExportSelection
 from openmemory.backup.format import BadArchive
 from openmemory.backup.report import ImportReport
 from openmemory.backup.service import Mode, Progress, Stage
-from openmemory.backup.spool import Spool
 from openmemory.errors import Forbidden, OpenMemoryError, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
@@ -31,6 +30,7 @@ from openmemory.rest.caller import LEFT_OUT, AuthenticatedRequest, BodyUser, The
 from openmemory.rest.errors import Problem, documented, problem
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Seconds, moment
+from openmemory.uploads.spool import Spool
 
 log = logging.getLogger(__name__)
 

@@ -100,6 +100,7 @@ class Guard:
         limits = settings.limits
         self._bound = _Bound(limits.body, "limits.body", limits.json_values)
         self._archives = _Bound(limits.backup + upload.OVERHEAD, "limits.backup", None)
+        self._documents = _Bound(limits.document + upload.OVERHEAD, "limits.document", None)
         self._authenticator = authenticator
         self._rates = rates
         self._origins = Origins(settings)
@@ -255,12 +256,13 @@ class Guard:
         return answer
 
     def _bound_of(self, exchange: _RequestState, scope: Scope) -> _Bound:
-        """Returns the limits of a request, based on its headers alone. The import path accepts a large body only as a
-        form."""
-        if scope["method"] != "POST" or exchange.path.removesuffix("/") not in upload.ARCHIVES:
-            return self._bound
+        """Returns the limits of a request, based on its headers alone. Only forms with files may be large."""
         content_type = exchange.headers.get(b"content-type", b"").decode("latin-1")
-        return self._archives if upload.is_multipart(content_type) else self._bound
+        if scope["method"] != "POST" or not upload.is_multipart(content_type):
+            return self._bound
+        path = exchange.path.removesuffix("/")
+        large = self._documents if path == upload.DOCUMENTS else self._archives
+        return large if path == upload.DOCUMENTS or path in upload.ARCHIVES else self._bound
 
 
 def _too_large(exchange: _RequestState, bound: _Bound) -> Response | None:

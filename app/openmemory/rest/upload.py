@@ -16,6 +16,8 @@ from openmemory.errors import Invalid
 MULTIPART = "multipart/form-data"
 ARCHIVES = frozenset({"/api/v1/backup/import", "/ui/settings/archives"})
 """The paths of imports, the only ones whose bodies may be as large as `limits.backup`."""
+DOCUMENTS = "/api/v1/documents"
+"""The path of documents, whose bodies may be as large as `limits.document`."""
 OVERHEAD = 64 * 1024
 """Bytes that a form may have besides its file: fields, headers of the parts, boundaries."""
 

@@ -37,7 +37,7 @@ from openmemory.memories.models import Category, Memory, MemoryCategory
 from openmemory.search.filter_values import ISO
 from openmemory.search.filters import All, Comparison, Either, Node, Not, Operator
 from openmemory.serialization import exact_json
-from openmemory.sources.models import Source
+from openmemory.sources.models import WITH_PATHS, Source
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -187,7 +187,7 @@ def _own(leaf: _Leaf, rows: Any) -> ColumnElement[bool]:
     if leaf.field in (PATH, LANGUAGE):
         begins: Any = func.starts_with(Source.locator, bindparam(leaf.name, type_=Text()))
         meant = begins if leaf.field == PATH else Source.language == func.any(bindparam(leaf.name, type_=ARRAY(Text)))
-        of_user = Source.user_id == bindparam("caller_user_id"), Source.kind == literal_column("'file'")
+        of_user = Source.user_id == bindparam("caller_user_id"), Source.kind.in_(WITH_PATHS)
         of_files: ColumnElement[bool] = rows.source_id.in_(select(Source.id).where(*of_user, meant))
         return of_files
     if leaf.field in ("category", "category_id"):

@@ -34,7 +34,7 @@ from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.fusion import Fused
 from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Method
-from openmemory.sources.models import Passage, Source
+from openmemory.sources.models import WITH_PATHS, Passage, Source
 
 SPARE = 5
 """Extra candidates in the first read-back, in place of those that the caller may not read."""
@@ -142,7 +142,7 @@ def _passages(owner: bool, default: Default, shape: Shape) -> CompiledStatement:
             Passage.position.label("place"),
             Passage.thread_id,
             Source.title,
-            case((Source.kind == literal_column("'file'"), Source.locator)).label("path"),
+            case((Source.kind.in_(WITH_PATHS), Source.locator)).label("path"),
             Source.language,
             Passage.first_line,
             Passage.last_line,

@@ -271,9 +271,9 @@ class PassageResult:
     content: str
     role: Annotated[str | None, Field(description="Who says it; null: it is not a message.")]
     position: Annotated[int, Field(description="Its place in its conversation or file, from 1.")]
-    thread_id: Annotated[str | None, Field(description="The conversation; null: it is of a file.")]
+    thread_id: Annotated[str | None, Field(description="The conversation; null: it is of a file or document.")]
     title: Annotated[str | None, Field(description="What the conversation is about.")]
-    path: Annotated[str | None, Field(description="The file; null: it is of a conversation.")]
+    path: Annotated[str | None, Field(description="The file or document; null: it is of a conversation.")]
     first_line: int | None
     last_line: int | None
     heading: Annotated[str | None, Field(description="The headings above it.")]

@@ -10,17 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import (
-    ColumnElement,
-    and_,
-    case,
-    delete,
-    func,
-    literal_column,
-    null,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, and_, func, literal_column, select, update
 
 from openmemory.access.apps import refuse_if_paused, refuse_paused
 from openmemory.access.models import App
@@ -40,7 +30,7 @@ from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.models import State
-from openmemory.sources import messages, passages
+from openmemory.sources import lifecycle, messages
 from openmemory.sources.messages import CheckedMessage, MessageChecks
 from openmemory.sources.models import Passage, Source, SourceKind
 from openmemory.sources.schemas import (
@@ -312,20 +302,9 @@ class Conversations:
         which = self._which(caller, thread_id, namespaces, *{before, State.ACTIVE})
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, f"{'delete' if deletes else 'restore'} conversations")
-            sources = (await tx.scalars(select(Source.id).where(which).with_for_update(), caller.parameters)).all()
-            pieces = update(Passage).where(Passage.source_id.in_(sources), Passage.state == before)
-            pieces = pieces.values(state=target, revision=Passage.revision + 1)
-            if not deletes:  # what has expired would go again at once
-                over = Passage.expires_at <= func.now()
-                pieces = pieces.values(expires_at=case((over, null()), else_=Passage.expires_at))
-            changed = (await tx.scalars(pieces.returning(Passage.id))).all()
+            sources, changed = await lifecycle.move(tx, caller, which, target)
             if not changed:
                 raise no_thread()
-            moved = update(Source).where(Source.id.in_(sources))
-            await tx.execute(
-                moved.values(state=target, updated_at=func.now(), deleted_at=func.now() if deletes else None)
-            )
-            await outbox.add_entries(tx, ItemKind.PASSAGE, changed)
             action = AuditAction.THREAD_DELETE if deletes else AuditAction.THREAD_RESTORE
             await audit_log.record(tx, caller, action, changed)
         self.written["delete" if deletes else "restore"] += len(changed)
@@ -344,12 +323,9 @@ class Conversations:
         caller.may_write()
         which = self._which(caller, thread_id, namespaces, State.ACTIVE, State.DELETED)
         async with self._database.transaction() as tx:
-            found = await tx.scalars(select(Source.id).where(which).with_for_update(), caller.parameters)
-            sources = found.all()
+            sources, erased = await lifecycle.erase(tx, caller, which)
             if not sources:
                 raise no_thread()
-            erased = await passages.erase(tx, Passage.source_id.in_(sources))
-            await tx.execute(delete(Source).where(Source.id.in_(sources)))
             await audit_log.record(tx, caller, AuditAction.THREAD_ERASE, erased)
         self.written["erase"] += len(erased)
         self._delivery.wake()
@@ -369,7 +345,8 @@ class Conversations:
         over = Passage.state == literal_column("'active'::memory_state"), Passage.expires_at <= func.now()
         due = select(Passage.id).where(*over).order_by(Passage.expires_at).limit(_EXPIRED_TOGETHER)
         async with self._database.transaction() as tx:
-            ids = (await tx.scalars(due.with_for_update(skip_locked=True))).all()
+            # A delivery that writes the vector of a message has its key locked, which does not matter here.
+            ids = (await tx.scalars(due.with_for_update(skip_locked=True, key_share=True))).all()
             gone = update(Passage).where(Passage.id.in_(ids)).returning(Passage.id, Passage.user_id)
             gone = gone.values(state=State.DELETED, revision=Passage.revision + 1)
             by_user = defaultdict[UUID, list[UUID]](list)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from typing import NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -20,16 +19,13 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
-    exc,
     exists,
     func,
     literal_column,
     select,
-    text,
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.orm import aliased
 
 from openmemory.access.apps import refuse_paused
@@ -40,19 +36,16 @@ from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
-from openmemory.content_policy import injection, secrets
-from openmemory.database.engine import Database, Tx, violated
+from openmemory.content_policy import secrets
+from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
-from openmemory.errors import BatchRefused, Invalid, NotFound, TooLarge
+from openmemory.errors import BatchRefused, Invalid, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.identity.names import storable
-from openmemory.index.models import ItemKind
-from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.schemas import OnError
-from openmemory.serialization import exact_json
-from openmemory.sources import passages
+from openmemory.sources import passages, writing
 from openmemory.sources.cutting import FilePiece, kind_of, language_of, pieces
 from openmemory.sources.models import Passage, Source, SourceKind
 from openmemory.sources.schemas import (
@@ -186,51 +179,19 @@ class Files:
         done = FileStored(cut.file.path, FileEvent.NONE, len(cut.pieces), redacted=cut.redacted)
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
-            source, hash_ = await _opened(tx, caller, namespace, cut)
-            readable = select(Source.id).where(Source.id == source, _of_app(caller, namespace))
-            if hash_ is not None and await tx.scalar(readable, caller.parameters) is None:
+            source = await writing.opened(tx, caller, namespace, SourceKind.FILE, cut.file.path)
+            readable = select(Source.id).where(Source.id == source.id, _of_app(caller, namespace))
+            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
                 return Invalid("path", "is a file that a rule hides from this app", code="file_hidden")
-            if hash_ == cut.hash:
+            if source.hash == cut.hash:
                 return done
-            changed = await self._replace(tx, caller, namespace, source, cut)
-            await audit_log.record(tx, caller, AuditAction.FILE_STORE, [source])
-        event = FileEvent.ADD if hash_ is None else FileEvent.UPDATE
+            kind, values = kind_of(cut.language), {"language": cut.language, "bytes": len(cut.file.text.encode())}
+            new = [writing.NewPassage(*piece, writing.labels(piece.content, self._capture)) for piece in cut.pieces]
+            changed = await writing.replace_passages(tx, source, kind, new, {"hash": cut.hash, **values})
+            await audit_log.record(tx, caller, AuditAction.FILE_STORE, [source.id])
+        event = FileEvent.ADD if source.hash is None else FileEvent.UPDATE
         self.written[event.value.lower()] += 1
         return replace(done, event=event, changed=changed)
-
-    async def _replace(self, tx: Tx, caller: Caller, namespace: str, source: UUID, cut: _CutFile) -> int:
-        """Make the passages of a source those of a text. Returns the number of new ones. Equal ones keep their row."""
-        kind = kind_of(cut.language)
-        kept = defaultdict[tuple[str, str | None], list[UUID]](list)
-        columns = Passage.id, Passage.content, Passage.heading
-        for id_, content, heading in await tx.execute(
-            select(*columns).where(Passage.source_id == source).order_by(Passage.position.desc())
-        ):
-            kept[content, heading].append(id_)
-        moved, new = list[dict[str, Any]](), list[dict[str, Any]]()
-        for position, piece in enumerate(cut.pieces, 1):
-            place = {"position": position, "first_line": piece.first_line, "last_line": piece.last_line}
-            if same := kept[piece.content, piece.heading]:
-                moved.append(place | {"id": same.pop()})
-            else:
-                labels = [injection.LABEL] if self._labels(piece.content) else []
-                new.append(
-                    place | {"id": uuid4(), "content": piece.content, "heading": piece.heading, "labels": labels}
-                )
-        await passages.erase(tx, Passage.id.in_([id_ for ids in kept.values() for id_ in ids]))
-        # Positions are unique, so that they are first moved out of the way.
-        await tx.execute(_MOVE, {"source": source, "rows": exact_json.for_jsonb(moved)})
-        values = {
-            "source_id": source, "user_id": caller.user_id, "app_id": caller.app_id, "namespace": namespace,
-            "kind": kind.value, "rows": exact_json.for_jsonb(new), "hash": cut.hash, "language": cut.language,
-            "bytes": len(cut.file.text.encode()), "length": len(cut.pieces),
-        }  # fmt: skip
-        await tx.execute(_SETTLE, {"source": source})
-        await tx.execute(_ADD, values)
-        return len(new)
-
-    def _labels(self, content: str) -> bool:
-        return self._capture.injection != "store" and injection.instructs(content)
 
     @retry_on_conflict
     async def finish(
@@ -315,7 +276,7 @@ def checked_path(path: str, field: str = "path") -> str:
         raise Invalid(field, f"must have 1 to {MAX_PATH:,} characters")
     parts = path.split("/")
     if "\\" in path or ":" in parts[0] or any(part in ("", ".", "..") for part in parts):
-        raise Invalid(field, "must be relative to the folder, such as src/main.py, without '..' and backslashes")
+        raise Invalid(field, "must be relative to the folder, such as docs/guide.md, without '..' and backslashes")
     return path
 
 
@@ -340,54 +301,3 @@ def _difference(listed: dict[str, str], stored: dict[str, str | None]) -> FilePl
             plan.wanted.append(path)
     plan.gone = sorted(gone)
     return plan
-
-
-async def _opened(tx: Tx, caller: Caller, namespace: str, cut: _CutFile) -> tuple[UUID, str | None]:
-    """The source of a file, locked until the transaction ends, and its hash; None if it is new."""
-    values = {
-        "user_id": caller.user_id, "app_id": caller.app_id, "namespace": namespace, "kind": SourceKind.FILE,
-        "locator": cut.file.path, "infer": False,
-    }  # fmt: skip
-    made = pg_insert(Source).values(values)
-    # Changes nothing, but locks the row.
-    made = made.on_conflict_do_update(
-        constraint="uq_sources_app_id_namespace_kind_locator", set_={"length": Source.length}
-    )
-    try:
-        row = (await tx.execute(made.returning(Source.id, Source.hash))).one()
-    except exc.IntegrityError as error:
-        if violated(error).startswith("fk_"):
-            raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
-        raise
-    return row.id, row.hash
-
-
-_MOVE = text(
-    """
-    UPDATE passages AS p SET position = -r.position, first_line = r.first_line, last_line = r.last_line
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id uuid, position integer, first_line integer, last_line integer)
-    WHERE p.id = r.id AND p.source_id = :source
-    """
-)
-_SETTLE = text("UPDATE passages SET position = -position WHERE source_id = :source AND position < 0")
-_ADD = text(
-    f"""
-    WITH new AS (
-        INSERT INTO passages (id, source_id, user_id, app_id, namespace, kind, position, heading, first_line, last_line,
-                              content, labels)
-        SELECT id, :source_id, :user_id, :app_id, :namespace, :kind, position, heading, first_line, last_line, content,
-               labels
-        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
-            id uuid, position integer, heading text, first_line integer, last_line integer, content text, labels text[])
-        RETURNING id, user_id
-    ), source AS (
-        UPDATE sources SET hash = :hash, language = :language, bytes = :bytes, length = :length, updated_at = now()
-        WHERE id = :source_id
-    ), entries AS (
-        {outbox.ADD_ENTRIES.format(
-            kind=f"'{ItemKind.PASSAGE.value}'", id="new.id", user="new.user_id", source="FROM new"
-        )}
-    )
-    SELECT count(*) FROM new
-    """  # noqa: S608 - only constants are put in
-)  # fmt: skip

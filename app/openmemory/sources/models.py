@@ -1,4 +1,4 @@
-"""Tables: sources, which are conversations and files, and their passages."""
+"""Tables: sources, which are conversations, files and documents, and their passages."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sqlalchemy import (
     Index,
     Text,
     UniqueConstraint,
+    literal_column,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
@@ -31,6 +32,13 @@ class SourceKind(StrEnum):
 
     CONVERSATION = "conversation"
     FILE = "file"
+    """A file of a folder that a client reads again and again."""
+    DOCUMENT = "document"
+    """A document that was sent, such as a PDF."""
+
+
+WITH_PATHS: list[Any] = [literal_column(f"'{kind.value}'") for kind in (SourceKind.FILE, SourceKind.DOCUMENT)]
+"""SQL: the kinds of sources whose locator is a path."""
 
 
 class PassageKind(StrEnum):
@@ -42,18 +50,21 @@ class PassageKind(StrEnum):
     """A part of a file of text."""
     CODE = "code"
     """A part of a file of code."""
+    DOCUMENT = "document"
+    """A part of a document."""
 
 
 class Source(Base):
-    """A conversation that an app had, or a file that it read. `locator` is the thread id, or the path.
+    """A conversation that an app had, a file that it read, or a document that it sent. `locator` is the thread id, the
+    path, or the name.
 
     Each app has its own sources, so that a thread id or a path in use reveals nothing to another app. `hash` is that of
-    the file as the client read it.
+    the file as the client read it. `object_key`: the original of a document, if it is kept.
     """
 
     __tablename__ = "sources"
     __table_args__ = (
-        CheckConstraint("kind IN ('conversation', 'file')", name="kind"),
+        CheckConstraint("kind IN ('conversation', 'file', 'document')", name="kind"),
         UniqueConstraint("app_id", "namespace", "kind", "locator"),
         Index("idx_source_user_updated", "user_id", "updated_at", "id"),
         Index(
@@ -61,6 +72,7 @@ class Source(Base):
             postgresql_where=text("state = 'active' AND kind = 'conversation' AND infer AND length > captured"),
         ),
         Index("idx_source_user_locator", "user_id", "kind", "locator"),
+        Index("idx_source_object", "object_key", postgresql_where=text("object_key IS NOT NULL")),
     )  # fmt: skip
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
@@ -70,8 +82,10 @@ class Source(Base):
     kind: Mapped[str]
     locator: Mapped[str]
     language: Mapped[str | None]
+    media_type: Mapped[str | None]
     hash: Mapped[str | None]
     bytes: Mapped[int | None] = mapped_column(BigInteger)
+    object_key: Mapped[str | None]
     title: Mapped[str | None]
     summary: Mapped[str | None]
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
@@ -99,7 +113,7 @@ class Passage(Base):
 
     __tablename__ = "passages"
     __table_args__ = (
-        CheckConstraint("kind IN ('turn', 'text', 'code')", name="kind"),
+        CheckConstraint("kind IN ('turn', 'text', 'code', 'document')", name="kind"),
         UniqueConstraint("source_id", "position"),
         Index(
             "uq_passages_external_id", "source_id", "external_id", unique=True,

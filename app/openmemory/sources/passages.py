@@ -26,8 +26,9 @@ EMBEDDED = 300
 is about. They make one vector. All of its words are searched."""
 
 _WHOLE = func.passage_text(Passage.heading, Passage.speaker, Passage.content)
+_PROSE: list[Any] = [literal_column(f"'{kind.value}'") for kind in (PassageKind.TURN, PassageKind.DOCUMENT)]
 _TEXT = case(
-    (Passage.kind == literal_column(f"'{PassageKind.TURN.value}'"), _WHOLE),
+    (Passage.kind.in_(_PROSE), _WHOLE),
     else_=func.left(_WHOLE, literal_column(str(EMBEDDED))),
 )
 """A passage as it is embedded."""

@@ -16,9 +16,10 @@ from openmemory.index.sync import outbox
 
 TABLES: Mapping[str, str] = {
     "incoming_sources": """
-        place integer, id uuid, app uuid, kind text, namespace text, locator text, language text, hash text,
-        bytes bigint, title text, summary text, metadata jsonb, state memory_state, created_at timestamptz,
-        updated_at timestamptz, closed_at timestamptz, deleted_at timestamptz, infer boolean, captured integer""",
+        place integer, id uuid, app uuid, kind text, namespace text, locator text, language text,
+        media_type text, hash text, bytes bigint, title text, summary text, metadata jsonb, state memory_state,
+        created_at timestamptz, updated_at timestamptz, closed_at timestamptz, deleted_at timestamptz, infer boolean,
+        captured integer""",
     "incoming_passages": """
         place integer, id uuid, source uuid, kind text, turn integer, external_id text, speaker text, heading text,
         first_line integer, last_line integer, content text, metadata jsonb, state memory_state,
@@ -47,11 +48,11 @@ _APPS = text(
 # An id that another user has is derived anew. A source that the app has goes on.
 _SOURCES = text(
     f"""
-    INSERT INTO sources (id, user_id, app_id, kind, namespace, locator, language, hash, bytes, title, summary, metadata,
-        state, created_at, updated_at, closed_at, deleted_at, infer, captured)
+    INSERT INTO sources (id, user_id, app_id, kind, namespace, locator, language, media_type, hash, bytes, title,
+        summary, metadata, state, created_at, updated_at, closed_at, deleted_at, infer, captured)
     SELECT CASE WHEN e.id IS NULL THEN i.id ELSE {DERIVED.format(id="i.id")} END, :user, i.app_target, i.kind,
-        i.namespace, i.locator, i.language, i.hash, i.bytes, i.title, i.summary, i.metadata, i.state, i.created_at,
-        i.updated_at, i.closed_at, i.deleted_at, i.infer,
+        i.namespace, i.locator, i.language, i.media_type, i.hash, i.bytes, i.title, i.summary, i.metadata, i.state,
+        i.created_at, i.updated_at, i.closed_at, i.deleted_at, i.infer,
         (SELECT count(*) FROM incoming_passages AS p WHERE p.source = i.id AND p.turn <= i.captured)
     FROM incoming_sources AS i LEFT JOIN sources AS e ON e.id = i.id
     ORDER BY i.app_target, i.namespace, i.kind, i.locator

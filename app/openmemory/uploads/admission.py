@@ -1,4 +1,4 @@
-"""Admission control: only a few archives are written or read at a time, and only one per principal or user."""
+"""Admission control: only a few large files are written or read at a time, and only one per principal or user."""
 
 from __future__ import annotations
 
@@ -22,13 +22,22 @@ _MAX_UPLOAD_SECONDS = 3600.0
 class Admission:
     """Admits a limited number at once, one per key, first come, first served. A key's next request blocks no others."""
 
-    def __init__(self, at_once: int, patience: float) -> None:
-        """`patience`: maximum number of seconds to wait for admission."""
+    def __init__(
+        self,
+        at_once: int,
+        patience: float,
+        *,
+        busy: str = "Other archives are being exported or imported. Try again later.",
+        code: str = "backup_busy",
+    ) -> None:
+        """`patience`: maximum number of seconds to wait for admission. `busy`: the message of the refusal."""
         self._all = asyncio.Semaphore(at_once)
         self._own: dict[str, asyncio.Lock] = {}
         self._users: Counter[str] = Counter()
         """The number of requests that hold or await the lock of a key."""
         self._patience = patience
+        self._busy = busy
+        self._code = code
 
     @asynccontextmanager
     async def turn(self, of: str) -> AsyncIterator[None]:
@@ -45,8 +54,7 @@ class Admission:
                         await held.enter_async_context(self._own.setdefault(of, asyncio.Lock()))
                         await held.enter_async_context(self._all)
                 except TimeoutError:
-                    words = "Other archives are being exported or imported. Try again later."
-                    raise Unavailable(words, retry_after=self._patience, code="backup_busy") from None
+                    raise Unavailable(self._busy, retry_after=self._patience, code=self._code) from None
                 yield
         finally:
             self._users[of] -= 1

@@ -1,4 +1,4 @@
-"""Temporary files for archives that are exported or imported. They have no name, end with the process, and grow only
+"""Temporary files for archives and documents that come or go. They have no name, end with the process, and grow only
 while the disk has room."""
 
 from __future__ import annotations
@@ -74,4 +74,4 @@ class Spool:
 
 def no_room(problem: str) -> Unavailable:
     """The error for a disk that is full."""
-    return Unavailable(f"The disk has no space for an archive: {problem}", retry_after=60, code="no_room")
+    return Unavailable(f"The disk has no space: {problem}", retry_after=60, code="no_room")

@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from openmemory.backup import admission, service
-from openmemory.backup.admission import Admission, paced
+from openmemory.backup import service
 from openmemory.errors import Unavailable
+from openmemory.uploads import admission
+from openmemory.uploads.admission import Admission, paced
 from tests.backup.archives import Upstream, new_id, send, zipped
 
 

@@ -1,0 +1,201 @@
+"""`openmemory documents`: stores, lists, searches, reads and deletes documents, such as PDFs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from openmemory.cli.client import Client, connected
+from openmemory.cli.options import App, Namespace, PageNumber, User
+from openmemory.cli.output import CommandAnswer, Table, local_time, plain
+from openmemory.errors import OpenMemoryError, SetupError
+
+documents = typer.Typer(help="Store, list, search, read and delete documents, such as PDFs.", no_args_is_help=True)
+
+AsApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Ask as this app, with its rules.")]
+Below = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only documents whose name begins so.")]
+Document = Annotated[str, typer.Argument(metavar="ID", help="As `openmemory documents list` shows it.")]
+Size = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Rows on a page.")]
+_TYPE = "application/octet-stream"
+
+
+@documents.command()
+@connected
+async def add(
+    client: Client,
+    *,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="PDF, Word (docx), HTML or text.")],
+    user: User = None,
+    app: App = None,
+    namespace: Namespace = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Another name than that of the file.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="What the document is about.")] = None,
+    keep: Annotated[bool | None, typer.Option("--keep/--no-keep", help="Keep the original, or only its text.")] = None,
+) -> CommandAnswer:
+    """Store documents. One of the same name is replaced."""
+    if name is not None and len(files) > 1:
+        raise SetupError("--name is for one file, and there are several")
+    given = {"user_id": user, "app": app, "namespace": namespace, "name": name, "title": title}
+    fields = {key: value for key, value in given.items() if value is not None}
+    if keep is not None:
+        fields["keep"] = "true" if keep else "false"
+    results, lines, notes = list[dict[str, Any]](), list[str](), list[str]()
+    for path in files:
+        try:
+            stored = await _send(client, path, fields)
+        except (OpenMemoryError, OSError) as error:
+            if len(files) == 1 and isinstance(error, OpenMemoryError):
+                raise
+            problem = error.strerror if isinstance(error, OSError) else str(error)
+            results.append({"file": str(path), "error": problem})
+            notes.append(f"{plain(str(path))} was not stored: {plain(str(problem))}")
+            continue
+        results.append(stored)
+        lines.append(_told(stored))
+        if stored.get("redacted"):
+            notes.append(f"{plain(stored['name'])}: {', '.join(stored['redacted'])} redacted in the text.")
+        if stored.get("note"):
+            notes.append(f"{plain(stored['name'])}: {stored['note']}")
+    return CommandAnswer({"results": results}, *lines, notes=notes, failed=any("error" in each for each in results))
+
+
+async def _send(client: Client, path: Path, fields: dict[str, str]) -> dict[str, Any]:
+    with path.open("rb") as file:
+        sent = {"file": (path.name, file, _TYPE)}
+        async with client.stream("POST", "/api/v1/documents", data=fields, files=sent) as answer:
+            stored: dict[str, Any] = orjson.loads(await answer.aread())
+    return stored
+
+
+def _told(stored: dict[str, Any]) -> str:
+    what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[stored["event"]]
+    original = "" if stored["kept"] else ", without the original"
+    return f"{plain(stored['name'])} {what}: {stored['passages']} passages{original}. {stored['id']}"
+
+
+@documents.command("list")
+@connected
+async def list_documents(
+    client: Client,
+    *,
+    user: User = None,
+    app: AsApp = None,
+    namespace: Namespace = None,
+    name: Below = None,
+    limit: Size = 50,
+    page: PageNumber = 1,
+) -> CommandAnswer:
+    """List documents, by name."""
+    params = {"user_id": user, "app": app, "namespace": namespace, "name": name, "size": limit, "page": page}
+    found = await client.call("GET", "/api/v1/documents", params=params)
+    rows = [
+        (one["id"], one["name"], one["bytes"], one["passages"], one["namespace"], one["app_name"])
+        for one in found["items"]
+    ]
+    table = Table(["id", "name", "bytes", "passages", "namespace", "app"], rows, wide="name")
+    notes = [f"Page {page}; {found['total']} in all."] if len(rows) < found["total"] else []
+    return CommandAnswer(found, table, notes=notes if found["total"] else ["There are no documents."])
+
+
+@documents.command()
+@connected
+async def search(
+    client: Client,
+    *,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
+    user: User = None,
+    app: AsApp = None,
+    namespace: Namespace = None,
+    name: Below = None,
+    limit: Size = 10,
+) -> CommandAnswer:
+    """Find passages of documents by meaning and by words, best match first."""
+    body = {
+        "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "path": name,
+        "corpus": "passages", "kinds": ["document"],
+    }  # fmt: skip
+    found = (await client.call("POST", "/api/v1/memories/search", body=body))["passages"]
+    rows = [
+        (
+            f"{hit['score']:.2f}",
+            plain(hit["path"]),
+            local_time(hit["created_at"]),
+            f"{hit['heading']}: {hit['content']}" if hit["heading"] else hit["content"],
+        )
+        for hit in found["results"]
+    ]
+    table = Table(["score", "document", "stored", "passage"], rows, wide="passage")
+    return CommandAnswer(found, table, notes=[found["note"]] if found["note"] else [])
+
+
+@documents.command()
+@connected
+async def show(
+    client: Client, *, document: Document, user: User = None, app: AsApp = None, page: PageNumber = 1
+) -> CommandAnswer:
+    """Show the text of a document."""
+    params = {"user_id": user, "app": app, "page": page, "size": 50}
+    found = await client.call("GET", f"/api/v1/documents/{document}", params=params)
+    lines = [f"{plain(found['document']['name'])}, {found['total']} passages"]
+    for one in found["items"]:
+        lines += ["", *([f"[{plain(one['heading'])}]"] if one["heading"] else []), plain(one["content"])]
+    notes = [f"Page {page}; {found['total']} passages in all."] if len(found["items"]) < found["total"] else []
+    return CommandAnswer(found, *lines, notes=notes)
+
+
+@documents.command()
+@connected
+async def download(
+    client: Client,
+    *,
+    document: Document,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where it is written. An existing file is kept.")],
+    user: User = None,
+    app: AsApp = None,
+) -> CommandAnswer:
+    """Write the original of a document to a file."""
+    params = {name: value for name, value in (("user_id", user), ("app", app)) if value is not None}
+    try:
+        with file.open("xb") as out:
+            try:
+                async with client.stream("GET", f"/api/v1/documents/{document}/original", params=params) as answer:
+                    async for chunk in answer.aiter_bytes():
+                        out.write(chunk)
+            except BaseException:
+                file.unlink()
+                raise
+    except FileExistsError:
+        raise SetupError(f"{file} exists already") from None
+    except OSError as error:
+        raise SetupError(f"{file}: {error.strerror or error}") from error
+    return CommandAnswer({"file": str(file), "bytes": file.stat().st_size}, f"{plain(str(file))} is written.")
+
+
+@documents.command()
+@connected
+async def delete(
+    client: Client,
+    *,
+    document: Document,
+    user: User = None,
+    app: AsApp = None,
+    erase: Annotated[bool, typer.Option("--erase", help="Remove it for good, with its original.")] = False,
+) -> CommandAnswer:
+    """Delete a document. `restore` brings it back, unless it was erased."""
+    path = f"/api/v1/documents/{document}"
+    if erase:
+        done = await client.call("POST", f"{path}/erase", body={"user_id": user, "app": app})
+    else:
+        done = await client.call("DELETE", path, params={"user_id": user, "app": app})
+    return CommandAnswer(done, f"{'Erased' if erase else 'Deleted'}: {done['passages']} passages.")
+
+
+@documents.command()
+@connected
+async def restore(client: Client, *, document: Document, user: User = None) -> CommandAnswer:
+    """Bring a deleted document back."""
+    done = await client.call("POST", f"/api/v1/documents/{document}/restore", body={"user_id": user})
+    return CommandAnswer(done, f"Restored: {done['passages']} passages.")

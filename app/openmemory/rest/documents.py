@@ -1,0 +1,187 @@
+"""REST endpoints for documents: PDFs and other files, whose text is searched and whose original can be kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+from uuid import UUID
+
+from fastapi import Body, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
+from openmemory.rest import upload
+from openmemory.rest.caller import LEFT_OUT, AuthenticatedRequest, BodyUser, TheAsking, TheServices
+from openmemory.rest.errors import Problem, documented
+from openmemory.rest.routing import Router
+from openmemory.rest.schemas import listed
+from openmemory.sources.schemas import DocumentPage, DocumentsChanged, DocumentStored, DocumentText, NewDocument
+
+router = Router(upload.DOCUMENTS, "documents")
+
+DocumentId = Annotated[UUID, Path(description="The id of the document.")]
+_AS_APP = "Ask as this app of the user, with its rules; left out: as the user."
+_UserId = Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")]
+_App = Annotated[str | None, Query(description=_AS_APP)]
+_YES_OR_NO = {"true": True, "false": False}
+_FIELDS = {
+    "user_id": f"The user's name; {LEFT_OUT}",
+    "app": "The app that sends the document; left out: the credential's.",
+    "namespace": "The project; left out: default.",
+    "name": "Its name, such as contracts/lease.pdf; left out: that of the file.",
+    "title": "What it is about.",
+    "keep": "true: keep the original, so that it can be downloaded; false: only its text; left out: documents.keep.",
+}
+_FORM: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            upload.MULTIPART: {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "The document."},
+                        **{name: {"type": "string", "description": words} for name, words in _FIELDS.items()},
+                    },
+                }
+            }
+        },
+    }
+}
+_ORIGINAL: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The original.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "headers": {"Content-Disposition": {"schema": {"type": "string"}, "description": "The name of the file."}},
+    }
+}
+
+
+class DocumentBody(BaseModel):
+    """The user of a document, and an app that asks."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: BodyUser = None
+    app: str | None = Field(default=None, description=_AS_APP)
+
+
+_WHOSE: dict[str, Any] = {"of a user": {"value": {"user_id": "alice"}}}
+
+
+async def _asking_as(asking: AuthenticatedRequest, user_id: str | None, app: str | None) -> Caller:
+    caller = await asking.as_owner(user_id)
+    return caller if app is None else await asking.as_app(user_id, app)
+
+
+@router.post(
+    "",
+    responses=documented(400, 403, 413)
+    | {415: {"model": Problem, "description": "The body is no multipart/form-data, or is compressed."}},
+    openapi_extra=_FORM,
+)
+async def store_document(request: Request, services: TheServices, asking: TheAsking) -> DocumentStored:
+    """Store a document: PDF, Word (docx), HTML, or any text. Its text is cut into passages, which a search finds with
+    `corpus=passages`.
+
+    A document of the same name is replaced, and its unchanged passages stay. Secrets are redacted in the passages, and
+    the result names their kinds. Originals are encrypted with a key of their user.
+    """
+    async with services.documents.upload(asking.principal) as (spool, came):
+        form = await upload.receive(request, "file", spool, came)
+        if unknown := sorted(form.fields.keys() - _FIELDS):
+            raise Invalid(unknown[0][:80] or "body", f"is not a field; there are file, {', '.join(_FIELDS)}")
+        fields = {name: value for name, value in form.fields.items() if value}
+        keep = fields.get("keep")
+        if keep is not None and keep not in _YES_OR_NO:
+            raise Invalid("keep", "must be true or false")
+        caller = await asking.as_app(fields.get("user_id"), fields.get("app"))
+        name = fields.get("name") or (form.filename or "").replace("\\", "/").rpartition("/")[2]
+        new = NewDocument(
+            name, fields.get("namespace", "default"), fields.get("title"), None if keep is None else _YES_OR_NO[keep]
+        )
+        spool.flush()
+        return await services.documents.store(caller, new, spool.file)
+
+
+@router.get("", responses=documented(403, 404))
+async def list_documents(
+    services: TheServices,
+    asking: TheAsking,
+    *,
+    user_id: _UserId = None,
+    app: _App = None,
+    namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
+    name: Annotated[str, Query(description="Only documents whose name begins so.")] = "",
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> DocumentPage:
+    """List a user's documents, by name."""
+    caller = await _asking_as(asking, user_id, app)
+    return await services.documents.list(caller, namespaces=listed(namespace), below=name, page=page, size=size)
+
+
+@router.get("/{document_id}", responses=documented(403, 404))
+async def read_document(
+    services: TheServices,
+    asking: TheAsking,
+    document_id: DocumentId,
+    *,
+    user_id: _UserId = None,
+    app: _App = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> DocumentText:
+    """Read the text of a document, passage by passage."""
+    caller = await _asking_as(asking, user_id, app)
+    return await services.documents.text(caller, document_id, page=page, size=size)
+
+
+@router.get("/{document_id}/original", response_class=Response, responses=documented(403, 404) | _ORIGINAL)
+async def download_document(
+    services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: _UserId = None, app: _App = None
+) -> Response:
+    """Download the original of a document, as it was sent."""
+    caller = await _asking_as(asking, user_id, app)
+    found = await services.documents.download(caller, document_id)
+    name = quote(found.document.name.rpartition("/")[2], safe="")
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+        # A browser must never show what somebody sent as a page of this service.
+        "X-Content-Type-Options": "nosniff",
+        "Content-Length": str(found.document.bytes),
+    }
+    return StreamingResponse(found.content, media_type="application/octet-stream", headers=headers)
+
+
+@router.delete("/{document_id}", responses=documented(403, 404))
+async def delete_document(
+    services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: _UserId = None, app: _App = None
+) -> DocumentsChanged:
+    """Soft-delete a document. It is no longer found; `restore` brings it back."""
+    return await services.documents.delete(await _asking_as(asking, user_id, app), document_id)
+
+
+@router.post("/{document_id}/restore", responses=documented(403, 404))
+async def restore_document(
+    services: TheServices,
+    asking: TheAsking,
+    document_id: DocumentId,
+    whose: Annotated[DocumentBody, Body(openapi_examples=_WHOSE)],
+) -> DocumentsChanged:
+    """Make a deleted document active again. Only the user may."""
+    return await services.documents.restore(await _asking_as(asking, whose.user_id, whose.app), document_id)
+
+
+@router.post("/{document_id}/erase", responses=documented(403, 404))
+async def erase_document(
+    services: TheServices,
+    asking: TheAsking,
+    document_id: DocumentId,
+    whose: Annotated[DocumentBody, Body(openapi_examples=_WHOSE)],
+) -> DocumentsChanged:
+    """Remove a document for good, with its passages, vectors and original. Only the user may."""
+    return await services.documents.erase(await _asking_as(asking, whose.user_id, whose.app), document_id)

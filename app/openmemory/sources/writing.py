@@ -1,0 +1,131 @@
+"""Writes the passages of a source. Passages that are equal to stored ones keep their rows and their vectors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from sqlalchemy import exc, select, text
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+
+from openmemory.config.sections import CaptureSettings
+from openmemory.content_policy import injection
+from openmemory.database.engine import Tx, violated
+from openmemory.errors import NotFound
+from openmemory.identity.caller import Caller
+from openmemory.index.models import ItemKind
+from openmemory.index.sync import outbox
+from openmemory.memories.models import State
+from openmemory.serialization import exact_json
+from openmemory.sources import passages
+from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+
+
+class NewPassage(NamedTuple):
+    """A passage to be stored."""
+
+    content: str
+    first_line: int | None
+    last_line: int | None
+    heading: str | None
+    labels: list[str]
+
+
+class OpenedSource(NamedTuple):
+    """A source that this transaction has locked. `hash`: None if it is new."""
+
+    id: UUID
+    hash: str | None
+    state: State
+    user_id: UUID
+    app_id: UUID
+    namespace: str
+
+
+async def opened(tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locator: str) -> OpenedSource:
+    """The app's source of this locator, locked until the transaction ends. It is made if needed."""
+    values = {
+        "user_id": caller.user_id, "app_id": caller.app_id, "namespace": namespace, "kind": kind, "locator": locator,
+        "infer": False,
+    }  # fmt: skip
+    made = pg_insert(Source).values(values)
+    # Changes nothing, but locks the row.
+    made = made.on_conflict_do_update(
+        constraint="uq_sources_app_id_namespace_kind_locator", set_={"length": Source.length}
+    )
+    try:
+        row = (await tx.execute(made.returning(Source.id, Source.hash, Source.state))).one()
+    except exc.IntegrityError as error:
+        if violated(error).startswith("fk_"):
+            raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
+        raise
+    return OpenedSource(row.id, row.hash, row.state, caller.user_id, caller.app_id, namespace)
+
+
+def labels(content: str, capture: CaptureSettings) -> list[str]:
+    """The labels of a passage: `injection` if it reads like orders to an assistant."""
+    return [injection.LABEL] if capture.injection != "store" and injection.instructs(content) else []
+
+
+async def replace_passages(
+    tx: Tx, source: OpenedSource, kind: PassageKind, new: Sequence[NewPassage], columns: dict[str, Any]
+) -> int:
+    """Make the passages of a source these. Returns the number of new ones. `columns`: new values of the source."""
+    kept = defaultdict[tuple[str, str | None], list[UUID]](list)
+    stored = select(Passage.id, Passage.content, Passage.heading)
+    for id_, content, heading in await tx.execute(
+        stored.where(Passage.source_id == source.id).order_by(Passage.position.desc())
+    ):
+        kept[content, heading].append(id_)
+    moved, added = list[dict[str, Any]](), list[dict[str, Any]]()
+    for position, passage in enumerate(new, 1):
+        place = {"position": position, "first_line": passage.first_line, "last_line": passage.last_line}
+        if same := kept[passage.content, passage.heading]:
+            moved.append(place | {"id": same.pop()})
+        else:
+            said = {"content": passage.content, "heading": passage.heading, "labels": passage.labels}
+            added.append(place | said | {"id": uuid4()})
+    await passages.erase(tx, Passage.id.in_([id_ for ids in kept.values() for id_ in ids]))
+    # Positions are unique, so that they are first moved out of the way.
+    await tx.execute(_MOVE, {"source": source.id, "rows": exact_json.for_jsonb(moved)})
+    await tx.execute(_SETTLE, {"source": source.id})
+    values = {
+        "source_id": source.id, "user_id": source.user_id, "app_id": source.app_id, "namespace": source.namespace,
+        "kind": kind.value, "rows": exact_json.for_jsonb(added), "length": len(new),
+    }  # fmt: skip
+    await tx.execute(_ADD, {"media_type": None, "title": None, "object_key": None, **values, **columns})
+    return len(added)
+
+
+_MOVE = text(
+    """
+    UPDATE passages AS p SET position = -r.position, first_line = r.first_line, last_line = r.last_line
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id uuid, position integer, first_line integer, last_line integer)
+    WHERE p.id = r.id AND p.source_id = :source
+    """
+)
+_SETTLE = text("UPDATE passages SET position = -position WHERE source_id = :source AND position < 0")
+_ADD = text(
+    f"""
+    WITH new AS (
+        INSERT INTO passages (id, source_id, user_id, app_id, namespace, kind, position, heading, first_line, last_line,
+                              content, labels)
+        SELECT id, :source_id, :user_id, :app_id, :namespace, :kind, position, heading, first_line, last_line, content,
+               labels
+        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
+            id uuid, position integer, heading text, first_line integer, last_line integer, content text, labels text[])
+        RETURNING id, user_id
+    ), source AS (
+        UPDATE sources SET hash = :hash, language = :language, bytes = :bytes, length = :length, updated_at = now(),
+            media_type = :media_type, title = :title, object_key = :object_key
+        WHERE id = :source_id
+    ), entries AS (
+        {outbox.ADD_ENTRIES.format(
+            kind=f"'{ItemKind.PASSAGE.value}'", id="new.id", user="new.user_id", source="FROM new"
+        )}
+    )
+    SELECT count(*) FROM new
+    """  # noqa: S608 - only constants are put in
+)  # fmt: skip
