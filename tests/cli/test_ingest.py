@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 
 from openmemory.cli.reading import Folder
 from openmemory.errors import Invalid
+from tests.journeys.service import until
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -127,3 +132,28 @@ def test_a_folder_is_kept_and_only_changes_are_sent(om: Run, user: str, shop: Pa
         "LIESMICH.md", "src/pay.py",
     ]  # fmt: skip
     assert om("ingest", str(shop / "nowhere"), "--user", user).returncode != 0
+
+
+def test_a_watched_folder_is_kept_as_it_changes(served: Path, om: Run, user: str, shop: Path, tmp_path: Path) -> None:
+    told, numbers = tmp_path / "told", itertools.count()
+    command = (sys.executable, "-m", "openmemory", "ingest", str(shop), "--watch", "--user", user)
+    environment = os.environ | {"OPENMEMORY_DATA_DIR": str(served)}
+    with told.open("w") as out:
+        watching = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
+
+    def is_updated() -> bool:
+        # What changes before the watch begins is kept a minute later only.
+        (shop / "README.md").write_text(f"# Webshop\n\nWe ship on Fridays, {next(numbers)}.\n")
+        return "1 updated" in told.read_text()
+
+    try:
+        until(lambda: "3 files added" in told.read_text(), 60)
+        until(is_updated, 60)
+        (shop / "src" / "pay.py").unlink()
+        until(lambda: "1 removed" in told.read_text(), 60)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 130
+    finally:
+        watching.kill()
+        watching.wait()
+    assert "Fridays" in om("files", "search", "when do we ship?", "--user", user).stdout

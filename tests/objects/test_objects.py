@@ -187,6 +187,16 @@ async def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) ->
         [chunk async for chunk in store.get(f"{uuid4()}/{uuid4()}")]
 
 
+async def test_a_draft_that_a_crash_left_goes_with_its_object(services: Services, owner: Caller) -> None:
+    key = await services.objects.put(owner.user_id, io.BytesIO(b"tea"))
+    [file] = files(services, owner.user_id)
+    file.rename(file.with_name(f".{file.name}.draft"))
+    await due(services)
+    await services.objects.sweep()
+    assert files(services, owner.user_id) == []
+    assert not (services.stores.folder / "objects" / key).parent.exists()
+
+
 async def test_another_key_of_the_service_says_so(services: Services, owner: Caller, spooled) -> None:
     stored = await spooled(b"tea")
     other = Objects(

@@ -12,11 +12,14 @@ from openmemory.cli import project
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, Namespace, User
 from openmemory.cli.output import CommandAnswer, plain
+from openmemory.errors import OpenMemoryError
 
 _FILES_TOGETHER = 100
 _TEXT_TOGETHER = 1_000_000
 """Files, and characters of text, in one request."""
 _SHOWN = 20
+_LATER = 60_000
+"""The milliseconds after which a run that failed is repeated, if nothing changes meanwhile."""
 
 
 @connected
@@ -28,6 +31,7 @@ async def ingest(
     app: App = None,
     namespace: Namespace = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, and keep what changes, until Ctrl-C.")] = False,
 ) -> CommandAnswer:
     """Keep the code and the documents of a folder, cut into passages. Run it again after changes.
 
@@ -35,11 +39,46 @@ async def ingest(
     is that of the project: the first line of .openmemory, otherwise the path of the Git remote, otherwise the name of
     the folder.
     """
+    whose = {"user_id": user, "app": app, "namespace": namespace}
+    answer = await _kept(client, path, whose, dry_run=dry_run)
+    if watch and not dry_run:
+        await _watch(client, path, whose, answer)
+    return answer
+
+
+async def _watch(client: Client, path: Path, whose: dict[str, Any], answer: CommandAnswer) -> None:
+    """Keeps what changes in a folder. Ends with the process.
+
+    A failure is told, and what it left out is sent with the next change or after a while.
+    """
+    from watchfiles import awatch
+
+    _show(answer)
+    again = True  # something may have changed before the watch began
+    # Its default filter leaves out what Git and tools write.
+    async for changes in awatch(path, rust_timeout=_LATER, yield_on_timeout=True):
+        if not changes and not again:
+            continue
+        try:
+            answer = await _kept(client, path, whose, dry_run=False)
+            again = answer.failed
+            _show(answer)
+        except OpenMemoryError as error:
+            again = True
+            print(f"openmemory: {error.message}", file=sys.stderr)
+
+
+def _show(answer: CommandAnswer) -> None:
+    answer.show(json=False)
+    sys.stdout.flush()
+
+
+async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     from openmemory.cli.reading import Folder
 
     folder = Folder.of(path)
-    namespace = namespace or project.namespace(str(folder.root)) or "default"
-    whose = {"user_id": user, "app": app, "namespace": namespace}
+    namespace = whose["namespace"] or project.namespace(str(folder.root)) or "default"
+    whose = whose | {"namespace": namespace}
     hashes = {one: found[1] for one in folder.files() if (found := folder.read(one)) is not None}
     seen = [{"path": one, "hash": hash_} for one, hash_ in hashes.items()]
     plan = await client.call("POST", "/api/v1/files/plan", body=whose | {"below": folder.below, "files": seen})

@@ -59,7 +59,7 @@ class CommandAnswer:
         self._value = value
         self._parts = parts
         self._notes = notes
-        self._failed = failed
+        self.failed = failed
 
     def show(self, *, json: bool) -> None:
         """Prints the value, or what is for people."""
@@ -80,7 +80,7 @@ class CommandAnswer:
         Raises:
             Exit: it failed.
         """
-        if self._failed:
+        if self.failed:
             raise typer.Exit(1)
 
 

@@ -88,7 +88,9 @@ class FolderObjects:
     @staticmethod
     def _delete(path: Path) -> None:
         try:
-            path.unlink(missing_ok=True)
+            # A draft is left if the service was killed while it wrote.
+            for file in (path, *path.parent.glob(f".{path.name}.*")):
+                file.unlink(missing_ok=True)
             if path.parent.is_dir() and not any(path.parent.iterdir()):
                 path.parent.rmdir()
         except OSError as error:
