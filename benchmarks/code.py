@@ -6,8 +6,7 @@
 is a question, and the changed files are the answers. `--docstrings` stores the Python files of a folder without their
 docstrings. The first sentence of a docstring is a question, and a passage that overlaps its function is the answer.
 Beside ours stand the two arms as they answer the whole question, and both fused by reciprocal ranks of equal weight.
-"Lines" cuts every file between paragraphs instead of at headings and between blocks; "whole passages" embeds all of a
-passage instead of its headings and its beginning.
+"Lines" cuts every file between paragraphs instead of at headings and by indentation.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from openmemory.config.settings import Settings
 from openmemory.errors import Invalid
 from openmemory.search.corpus import PASSAGES
 from openmemory.services import Services, open_services
-from openmemory.sources import cutting, files, passages
+from openmemory.sources import cutting, files
 from openmemory.sources.schemas import NewFile
 
 _FILES_TOGETHER = 200
@@ -115,14 +114,9 @@ def _every_line_alike() -> AbstractContextManager[object]:
     return stack
 
 
-def _whole_passages() -> AbstractContextManager[object]:
-    return patch.object(passages, "_TEXT", passages._WHOLE)
-
-
 VARIANTS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "as it is": ExitStack,
     "lines": _every_line_alike,
-    "whole passages": _whole_passages,
 }
 
 

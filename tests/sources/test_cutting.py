@@ -48,6 +48,39 @@ def test_code_is_cut_between_its_blocks() -> None:
     assert all(len(piece.content) <= LONGEST for piece in found)
 
 
+def test_methods_stand_under_their_class_and_parts_of_one_under_both() -> None:
+    short = "".join(f"    @cached\n    def m{n}(self):\n" + "        y = 2\n" * 14 + "\n" for n in range(8))
+    long = "    def long(self):\n" + (6 * "        z = 1  # a line of some length\n" + "\n") * 8
+    found = pieces(f"import os\n\n\nclass Cart(Base):\n    limit = 3\n\n{short}{long}\n\nx = 1\n", "python")
+    titles = [(piece.heading, piece.content.split("\n")[0].strip()) for piece in found]
+    assert titles[0] == (None, "import os")
+    assert ("class Cart(Base)", "@cached") in titles
+    assert {heading for heading, _ in titles[1:-1]} == {"class Cart(Base)", "class Cart(Base) > def long(self)"}
+    assert titles[-1] == (None, "x = 1")
+    assert all(len(piece.content) <= LONGEST for piece in found)
+
+
+@pytest.mark.parametrize("language", ["go", "typescript"])
+def test_braces_are_no_part_of_a_title(language: str) -> None:
+    methods = "".join(f"  m{n}(): number {{\n" + "    return this.total + 1\n" * 12 + "  }\n\n" for n in range(6))
+    found = pieces(f"// About carts.\nclass Cart {{\n  total = 0\n\n{methods}}}\n", language)
+    assert {piece.heading for piece in found} == {"class Cart"}
+    assert [piece.content.split("(")[0].strip() for piece in found[1:]] == [f"m{n}" for n in range(1, 6)]
+
+
+def test_code_without_blank_lines_is_cut_evenly() -> None:
+    found = pieces("".join(f"    value_{n} = {n}\n" for n in range(200)), "python")
+    sizes = [len(piece.content) for piece in found]
+    assert max(sizes) <= LONGEST
+    assert min(sizes) > max(sizes) * 0.7
+
+
+def test_a_staircase_of_indents_ends() -> None:
+    steps = "\n\n".join(" " * n + "x = 1" for n in range(3_000))
+    said = "".join("".join(piece.content.split()) for piece in pieces(steps, "python"))
+    assert said == "x=1" * 3_000
+
+
 def test_short_blocks_stay_together_as_they_stand() -> None:
     text = "import a\n\n\nx = 1\ny = 2\n"
     assert [piece.content for piece in pieces(text, "python")] == ["import a\n\n\nx = 1\ny = 2"]

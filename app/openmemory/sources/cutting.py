@@ -1,4 +1,4 @@
-"""Cuts the text of a file into passages: Markdown by its headings, code by its blocks, everything else by paragraphs.
+"""Cuts the text of a file into passages: Markdown by its headings, code by its indentation, the rest by paragraphs.
 
 Pure functions. A passage keeps its lines as they are. Paths and line numbers stay out of its text, so that a passage
 that only moved is the same passage.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from openmemory.sources.models import PassageKind
@@ -34,6 +35,13 @@ _BY_NAME = {"makefile": "make", "dockerfile": "docker", "readme": "text", "licen
 _TEXTS = frozenset({"markdown", "restructuredtext", "text", "html", "csv"})
 _HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*\s*")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
+_NO_TITLE = ("@", "#", "//", "/*", "*", "--", '"""', "'''", "[")
+"""The beginnings of lines of code that do not name what follows: decorators, comments and attributes."""
+_CLOSES = ")]}"
+_MAX_TITLE = 100
+_MAX_DEPTH = 20
+_DEPTH_OF_PARTS = 2
+"""The depth from which parts are those of a function: modules have classes, and these have methods."""
 
 
 class FilePiece(NamedTuple):
@@ -62,9 +70,10 @@ def pieces(text: str, language: str | None) -> list[FilePiece]:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if language == "markdown":
         parts = [piece for heading, start, some in _sections(lines) for piece in _joined(some, start, heading=heading)]
+    elif kind_of(language) is PassageKind.CODE:
+        parts = list(_Code(lines).passages())
     else:
-        full = SHORTEST if kind_of(language) is PassageKind.CODE else LONGEST - SHORTEST
-        parts = list(_joined(lines, 1, full=full))
+        parts = list(_joined(lines, 1))
     return [piece for piece in parts if piece.content.strip()]
 
 
@@ -91,6 +100,88 @@ def _sections(lines: Sequence[str]) -> Iterator[tuple[str | None, int, list[str]
 
 def _titles(above: Sequence[tuple[int, str]]) -> str | None:
     return " > ".join(title for _, title in above[-3:]) or None
+
+
+class _Code:
+    """Code, cut at blank lines: before the lines that are indented the least, and deeper where a part is too long.
+
+    What is cut out of a longer part has the lines that open it as its heading, such as the class of a method.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self._indents = [len(line) - len(line.lstrip()) if line.strip() else None for line in lines]
+        self._sizes = list(accumulate((len(line) + 1 for line in lines), initial=0))
+
+    def passages(self) -> Iterator[FilePiece]:
+        """The passages, in order."""
+        return self._cut(0, len(self._lines), (), 0)
+
+    def _cut(self, start: int, end: int, above: tuple[str, ...], depth: int) -> Iterator[FilePiece]:
+        """The passages of the lines from `start` up to `end`, which are too long for one."""
+        indents = self._indents
+        places = [place for place in range(start + 1, end) if self._begins(place)]
+        first = next((indents[place] for place in range(start, end) if indents[place] is not None), None)
+        if first is None:
+            return
+        least = min((indents[place] or 0 for place in places), default=0)
+        if not places or depth > _MAX_DEPTH:
+            yield from self._even(start, end, above)
+            return
+        if first < least:
+            above = (*above, self._title(start, end))
+        cuts = [start, *(place for place in places if indents[place] == least), end]
+        # Methods stand alone. The parts of one method are joined.
+        full = SHORTEST if depth < _DEPTH_OF_PARTS else LONGEST - SHORTEST
+        held = start
+        for begin, after in pairwise(cuts):
+            if self._size(held, begin) >= full or self._size(held, after) > LONGEST:
+                yield from self._piece(held, begin, above)
+                held = begin
+            if self._size(begin, after) > LONGEST:
+                yield from self._cut(begin, after, above, depth + 1)
+                held = after
+        yield from self._piece(held, end, above)
+
+    def _begins(self, place: int) -> bool:
+        """True if the line comes after a blank one, and closes nothing."""
+        line = self._lines[place].lstrip()
+        return bool(line) and line[0] not in _CLOSES and self._indents[place - 1] is None
+
+    def _even(self, start: int, end: int, above: tuple[str, ...]) -> Iterator[FilePiece]:
+        """Passages of lines without a better place to cut, of about the same length."""
+        if any(len(line) > LONGEST for line in self._lines[start:end]):
+            yield from _joined(self._lines[start:end], start + 1, heading=_titles_of(above))
+            return
+        size = self._size(start, end)
+        share = size / -(-size // LONGEST)
+        held = start
+        for place in range(start, end):
+            if self._size(held, place + 1) > LONGEST or self._size(held, place) >= share:
+                yield from self._piece(held, place, above)
+                held = place
+        yield from self._piece(held, end, above)
+
+    def _size(self, start: int, end: int) -> int:
+        return self._sizes[end] - self._sizes[start]
+
+    def _piece(self, start: int, end: int, above: tuple[str, ...]) -> Iterator[FilePiece]:
+        while start < end and self._indents[start] is None:
+            start += 1
+        while start < end and self._indents[end - 1] is None:
+            end -= 1
+        if start < end:
+            yield FilePiece("\n".join(self._lines[start:end]), start + 1, end, _titles_of(above))
+
+    def _title(self, start: int, end: int) -> str:
+        """The line that opens a part, such as that of a class."""
+        told = (self._lines[place].strip() for place in range(start, end) if self._indents[place] is not None)
+        line = next((line for line in told if not line.startswith(_NO_TITLE)), "")
+        return " ".join(line.rstrip("{:( ").split())[:_MAX_TITLE]
+
+
+def _titles_of(above: tuple[str, ...]) -> str | None:
+    return " > ".join(title for title in above[-3:] if title) or None
 
 
 def _joined(
