@@ -70,6 +70,8 @@ def test_the_words_of_a_memory_without_a_vector_stand_for_its_meaning():
     cut = {r.id: r for r in fuse(dense(A=0.2, B=0.1), lexical(D=4.0, A=1.0), weight=0.6)}
     assert cut[D].score == pytest.approx(0.4), "it may be beyond the end of the list"
     assert not cut[D].without_vector
+    waits = {r.id: r for r in fuse(dense(A=0.2, B=0.1), lexical(D=4.0, C=2.0, A=1.0), weight=0.6, waiting={D, A})}
+    assert (waits[D].score, waits[C].score, waits[A].score) == pytest.approx((1.0, 0.2, 0.4 / 4 + 0.6))
     assert [r.score for r in fuse([], lexical(D=4.0, A=1.0), complete=True)] == [1.0, 0.25]
 
 

@@ -71,6 +71,15 @@ async def test_what_waits_is_found_by_its_words(quiet: Services, owner: Caller) 
     assert (await found(quiet, owner, "dog"))[0] == "The dog barks."
 
 
+async def test_what_waits_ranks_by_its_words_beside_many_that_do_not(quiet: Services, owner: Caller) -> None:
+    await said(quiet, owner, *(f"The cat has slept on mat number {n}." for n in range(90)))
+    await quiet.outbox_delivery.drain()
+    await said(quiet, owner, "The parrot has counted the mats: ninety.")
+    assert (await found(quiet, owner, "which animal counted the mats?"))[
+        0
+    ] == "The parrot has counted the mats: ninety."
+
+
 async def test_the_sync_restores_what_the_index_has_lost(quiet: Services, owner: Caller) -> None:
     ids = await said(quiet, owner, "The cat sleeps.", "The dog barks.")
     memory = (await quiet.memories.add(owner, MemoryCreate(text="Ada has a cat."))).id

@@ -56,7 +56,9 @@ class FolderObjects:
     @staticmethod
     def _put(path: Path, data: Iterator[bytes]) -> None:
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # `parents` would give the upper one the usual mode.
+            path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
             with replacing(path) as file:
                 for chunk in data:
                     file.write(chunk)

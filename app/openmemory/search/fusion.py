@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
@@ -110,7 +110,12 @@ def dense_share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> float:
 
 
 def fuse(
-    dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float | None = None, complete: bool = False
+    dense: Sequence[Hit],
+    lexical: Sequence[LexicalHit],
+    *,
+    weight: float | None = None,
+    complete: bool = False,
+    waiting: Container[UUID] = (),
 ) -> list[Fused]:
     """Fuses the hits of both arms into one list, best first. Equal scores keep the order of the arms, lexical first.
 
@@ -124,8 +129,8 @@ def fuse(
     upper bound for all memories that the dense arm did not list. A memory that an arm did not list gets 0 from that
     arm. The weight is that of `dense_share` unless it is given.
 
-    `complete`: the dense arm listed every memory that has a vector. One that it did not list was just stored, or the
-    model was away. Nothing is known of its meaning, so it gets the same from that arm as from its words.
+    `waiting`: memories that have no vector yet. Nothing is known of their meaning, so they get the same from the dense
+    arm as from their words. `complete`: the dense arm listed every memory that has a vector, so all others wait.
 
     If one arm is empty, the order is that of the other, and its best hit scores 1. If an arm's scores are all equal,
     all its hits get the same.
@@ -150,7 +155,7 @@ def fuse(
         # Removed, so that the rest is in the dense list alone: hashing a UUID takes as long as adding it up.
         cosine = vectors.pop(hit.id, None)
         of_words = between(hit.score, 0.0, highest)
-        unknown = of_words if complete else 0.0
+        unknown = of_words if cosine is None and (complete or hit.id in waiting) else 0.0
         from_words = (1 - weight) * of_words
         from_vector = weight * (unknown if cosine is None else between(cosine, farthest, nearest))
         score = from_words + from_vector

@@ -305,9 +305,11 @@ async def ranked(
 ) -> tuple[Sequence[Fused], SearchRound]:
     """The candidates of a round, best first, and the data that explains their scores. `complete` as in `fuse`."""
     dense, words = await listed(context, lookups, dense, words)
-    fused = relevant(fuse(dense, words, complete=complete), context.floor)
+    analysis = (await lookups.scope).query
+    waiting = () if context.query.as_of is not None else frozenset(analysis.waiting or ())
+    fused = relevant(fuse(dense, words, complete=complete, waiting=waiting), context.floor)
     question = (await lookups.question).embedding.tokens if dense else None
-    asked = {lexeme.text for lexeme in (await lookups.scope).query.lexemes}
+    asked = {lexeme.text for lexeme in analysis.lexemes}
     hits, (links, named) = await add_threads(context, fused, None if question is None else lookups.tokens)
     scale = hits[0].scale if hits else 1.0
     hits, written = await add_times(context, hits)
