@@ -43,6 +43,7 @@ from tests.backup.archives import (
 )
 from tests.backup.conftest import client_of
 from tests.clusters import furnish
+from tests.text_extraction.documents import send_document
 
 AllOf = Callable[[Services, str], Awaitable[dict[str, Any]]]
 
@@ -128,10 +129,8 @@ async def populate(services: Services, user: str) -> Caller:
     await services.conversations.delete(owner, "gone")
     guide = f"# {user}\n\nHow about tea?\n\n## Milk\n\nNever.\n"
     await services.files.store(claude, "webshop", [NewFile("docs/tea.md", guide), NewFile("empty.py", "")])
-    async with services.documents.upload(claude.principal) as (spool, _):
-        spool.write(f"# Lease\n\n{user} may have pets.\n".encode())
-        spool.flush()
-        await services.documents.store(claude, NewDocument("lease.md", "home", "Where we live"), spool.file)
+    lease = NewDocument("lease.md", "home", "Where we live")
+    await send_document(services, claude, lease, f"# Lease\n\n{user} may have pets.\n".encode())
     brief = (await services.memories.add(claude, MemoryCreate(text=f"{user}: for a while", ttl_days=1))).id
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE memories SET expires_at = now() WHERE id = :id"), {"id": brief})

@@ -180,8 +180,7 @@ REQUESTS: dict[str, Request] = {
 
 
 def refused_in_words(answer: httpx.Response) -> bool:
-    """Whether the answer says that the database is away, in its protocol's way, or that the service's own sync is at
-    it."""
+    """True if the answer says that the database is away, or that a sync of the service is running."""
     if answer.status_code == 409:
         return bool(answer.json()["error"] == "sync_running")
     if answer.status_code == 503:

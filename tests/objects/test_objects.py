@@ -20,6 +20,7 @@ from openmemory.objects.service_key import service_key
 from openmemory.objects.stores import FolderObjects
 from openmemory.services import Services
 from openmemory.sources.schemas import DocumentStored, NewDocument
+from tests.text_extraction.documents import send_document
 
 KEY = secrets.token_bytes(32)
 MEGABYTE = 1024 * 1024
@@ -97,10 +98,6 @@ def files(services: Services, user: UUID) -> list[Path]:
     return sorted((services.stores.folder / "objects" / str(user)).glob("*"))
 
 
-async def store(services: Services, caller: Caller, content: bytes, name: str = "a.txt") -> DocumentStored:
-    return await services.documents.store(caller, NewDocument(name), io.BytesIO(content))
-
-
 async def due(services: Services) -> None:
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE object_deletions SET due_at = now() - interval '1 minute'"))
@@ -111,10 +108,7 @@ async def spooled(services: Services, owner: Caller):
     """Stores a document from a file of the operating system, as an upload does."""
 
     async def send(content: bytes, name: str = "a.txt") -> DocumentStored:
-        async with services.documents.upload(owner.principal) as (spool, _):
-            spool.write(content)
-            spool.flush()
-            return await services.documents.store(owner, NewDocument(name), spool.file)
+        return await send_document(services, owner, NewDocument(name), content)
 
     return send
 

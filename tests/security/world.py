@@ -23,6 +23,7 @@ from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages
+from tests.text_extraction.documents import send_document
 
 USERS, APPS, MEMORIES, RULES = 4, 3, 14, 7
 THREADS, TURNS = 3, 2
@@ -255,10 +256,7 @@ async def populate(services: Services, rng: random.Random) -> World:
             files: list[NewFile | Invalid] = [NewFile(f"{token()}.md", f"# {token()}\n\nThe alpaca {token()}.\n")]
             await services.files.store(app, rng.choice(spaces), files)
             document = NewDocument(f"{token()}.md", rng.choice(spaces), f"About {token()}")
-            async with services.documents.upload(app.principal) as (spool, _):
-                spool.write(f"# {token()}\n\nThe alpaca {token()}.\n".encode())
-                spool.flush()
-                await services.documents.store(app, document, spool.file)
+            await send_document(services, app, document, f"# {token()}\n\nThe alpaca {token()}.\n".encode())
             said = NewMessages(token(), turns, rng.choice(spaces), f"About {token()}")  # type: ignore[arg-type]
             await services.conversations.add(app, said)
         for state in (State.PAUSED, State.ARCHIVED, State.DELETED):

@@ -1,4 +1,4 @@
-"""Documents that tests make: a PDF of some pages, and a Word document."""
+"""Documents that tests make and send: a PDF of some pages, and a Word document."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import io
 import zlib
 
 import docx
+
+from openmemory.identity.caller import Caller
+from openmemory.services import Services
+from openmemory.sources.schemas import DocumentStored, NewDocument
 
 
 def pdf(*pages: str, packed: bool = True) -> bytes:
@@ -50,3 +54,11 @@ def word(*paragraphs: tuple[str, str], rows: tuple[tuple[str, ...], ...] = ()) -
     file = io.BytesIO()
     document.save(file)
     return file.getvalue()
+
+
+async def send_document(services: Services, caller: Caller, new: NewDocument, content: bytes) -> DocumentStored:
+    """Stores a document from a file of the operating system, as an upload does."""
+    async with services.documents.upload(caller.principal) as (spool, _):
+        spool.write(content)
+        spool.flush()
+        return await services.documents.store(caller, new, spool.file)

@@ -15,8 +15,8 @@ LOCK = 0x6F6D6370
 """Key of the advisory lock for claiming captures. It keeps two processes from claiming captures of the same user."""
 
 # A scalar subquery instead of NOT EXISTS: the planner turns NOT EXISTS into a join and would then sort all waiting
-# captures to find the first. The CTE is materialized: a plan that read a subquery again for each capture would claim
-# several.
+# captures to find the first. The CTE is materialized, because a subquery may be read again for each capture, and each
+# reading would claim another one.
 _CLAIM = text(
     """
     WITH due AS MATERIALIZED (

@@ -9,16 +9,14 @@ import orjson
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, Namespace, PageNumber, User
+from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
 from openmemory.cli.output import CommandAnswer, Table, local_time, plain
 from openmemory.errors import OpenMemoryError, SetupError
 
 documents = typer.Typer(help="Store, list, search, read and delete documents, such as PDFs.", no_args_is_help=True)
 
-AsApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Ask as this app, with its rules.")]
 Below = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only documents whose name begins so.")]
 Document = Annotated[str, typer.Argument(metavar="ID", help="As `openmemory documents list` shows it.")]
-Size = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Rows on a page.")]
 _TYPE = "application/octet-stream"
 
 
@@ -85,7 +83,7 @@ async def list_documents(
     app: AsApp = None,
     namespace: Namespace = None,
     name: Below = None,
-    limit: Size = 50,
+    limit: Rows = 50,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """List documents, by name."""
@@ -110,7 +108,7 @@ async def search(
     app: AsApp = None,
     namespace: Namespace = None,
     name: Below = None,
-    limit: Size = 10,
+    limit: Rows = 10,
 ) -> CommandAnswer:
     """Find passages of documents by meaning and by words, best match first."""
     body = {

@@ -7,14 +7,12 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Namespace, PageNumber, User
+from openmemory.cli.options import AsApp, Namespace, PageNumber, Rows, User
 from openmemory.cli.output import CommandAnswer, Table, local_time, plain
 
 files = typer.Typer(help="List and search the files that `openmemory ingest` has kept.", no_args_is_help=True)
 
 Below = Annotated[str | None, typer.Option("--path", metavar="PATH", help="Only files whose path begins so.")]
-AsApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Ask as this app, with its rules.")]
-Size = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Rows on a page.")]
 
 
 @files.command("list")
@@ -26,7 +24,7 @@ async def list_files(
     app: AsApp = None,
     namespace: Namespace = None,
     path: Below = None,
-    limit: Size = 50,
+    limit: Rows = 50,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """List files, by path."""
@@ -52,7 +50,7 @@ async def search(
     namespace: Namespace = None,
     path: Below = None,
     language: Annotated[str | None, typer.Option(metavar="NAME", help="Only in this language, such as python.")] = None,
-    limit: Size = 10,
+    limit: Rows = 10,
 ) -> CommandAnswer:
     """Find passages of files by meaning and by words, best match first."""
     body = {

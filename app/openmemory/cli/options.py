@@ -22,6 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 User = Annotated[str | None, typer.Option(metavar="NAME", help="The user; default: the service's (`GET /api/v1/me`).")]
 App = Annotated[str | None, typer.Option(metavar="NAME", help="The app that writes; default: access.default_app.")]
 OnlyApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Only memories that this app wrote.")]
+AsApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Ask as this app, with its rules.")]
 Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="The namespace: a project of the user.")]
 Thread = Annotated[str | None, typer.Option(metavar="NAME", help="The conversation inside the namespace.")]
 Kind = Annotated[str | None, typer.Option(metavar="NAME", help="The sort of memory, such as preference or decision.")]
@@ -34,6 +35,7 @@ ExpiresAt = Annotated[
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only memories from this date or time on.")]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only memories until this date or time.")]
 PageSize = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Memories on a page.")]
+Rows = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Rows on a page.")]
 PageNumber = Annotated[int, typer.Option("--page", min=1, metavar="N", help="The page to show.")]
 
 

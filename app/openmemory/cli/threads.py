@@ -7,15 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, Namespace, PageNumber, Since, Until, User
+from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, Since, Until, User
 from openmemory.cli.output import CommandAnswer, Table, confirm, local_time, plain, read_stdin
 from openmemory.errors import Invalid
 
 threads = typer.Typer(help="Store, search, read and delete conversations.", no_args_is_help=True)
 
 ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
-AsApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Ask as this app, with its rules.")]
-Size = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Rows on a page.")]
 
 _PATH = "/api/v1/threads"
 _TOGETHER = 500
@@ -36,7 +34,7 @@ async def list_threads(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
-    limit: Size = 50,
+    limit: Rows = 50,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """List conversations, the last used first."""
@@ -67,7 +65,7 @@ async def show(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
-    limit: Size = 100,
+    limit: Rows = 100,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """Show the messages of a conversation, oldest first."""
@@ -92,7 +90,7 @@ async def search(
     thread: Annotated[str | None, typer.Option(metavar="THREAD", help="Only in this thread.")] = None,
     since: Since = None,
     until: Until = None,
-    limit: Size = 10,
+    limit: Rows = 10,
 ) -> CommandAnswer:
     """Find messages by meaning and by words, best match first."""
     body = {

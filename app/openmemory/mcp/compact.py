@@ -45,6 +45,14 @@ def memory_line(short: str, memory: Remembered, app: str, text: str, marks: Iter
     return f"{short} {memory.created_at:%Y-%m-%d} {inline(app)}{said and f' [{said}]'}: {block(text)}"
 
 
+def brackets(labels: Sequence[str], namespace: str, asked: str | None) -> str:
+    """Returns what is unusual about a passage, after a blank: flagged, or of another namespace than `asked`. Empty if
+    nothing is."""
+    marks = ["flagged"] if labels else []
+    marks += [f"namespace {inline(namespace)}"] if namespace not in ("default", asked) else []
+    return f" [{'; '.join(marks)}]" if marks else ""
+
+
 def unusual(memory: Remembered, asked: str | None, namespace: str) -> list[str]:
     """Returns what most memories are not: flagged, ending, or of another namespace than `asked`. `namespace` is the
     memory's namespace as it is shown."""

@@ -8,7 +8,7 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from openmemory.mcp.compact import block, inline
+from openmemory.mcp.compact import block, brackets, inline
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import PassageResult, SearchQuery
@@ -113,9 +113,7 @@ def _part(result: PassageResult, untrusted: Untrusted) -> FoundPart:
 def _parts(found: Iterable[FoundPart], asked: str | None) -> Iterable[str]:
     """Yields each passage: its document, what is unusual, its heading, and the text."""
     for part in found:
-        marks = ["flagged"] if part.labels else []
-        marks += [f"namespace {part.namespace}"] if part.namespace not in ("default", asked) else []
-        marked = f" [{'; '.join(map(inline, marks))}]" if marks else ""
+        marked = brackets(part.labels, part.namespace, asked)
         under = f" {inline(part.heading)}" if part.heading else ""
         lines = "" if part.first_line is None else f":{part.first_line}-{part.last_line}"
         yield f"{inline(part.name)}{lines}{marked}{under}:\n  {block(part.content)}"

@@ -8,7 +8,7 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from openmemory.mcp.compact import block, inline
+from openmemory.mcp.compact import block, brackets, inline
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import PassageResult, SearchQuery
@@ -73,9 +73,7 @@ def _shown(result: PassageResult, untrusted: Untrusted) -> FoundPassage:
 def _lines(found: Iterable[FoundPassage], asked: str | None) -> Iterable[str]:
     """Yields each passage: its file and lines, what is unusual, its headings, and the text."""
     for passage in found:
-        marks = ["flagged"] if passage.labels else []
-        marks += [f"namespace {passage.namespace}"] if passage.namespace not in ("default", asked) else []
-        marked = f" [{'; '.join(map(inline, marks))}]" if marks else ""
+        marked = brackets(passage.labels, passage.namespace, asked)
         under = f" {inline(passage.heading)}" if passage.heading else ""
         yield (
             f"{inline(passage.path)}:{passage.first_line}-{passage.last_line}{marked}{under}:\n"

@@ -10,7 +10,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from openmemory.errors import Invalid
-from openmemory.mcp.compact import block, inline
+from openmemory.mcp.compact import block, brackets, inline
 from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Time, Tool, ToolCall, absent, json_list
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import SearchQuery
@@ -184,9 +184,7 @@ def _shown(message: Any, untrusted: Untrusted, score: float | None = None) -> Fo
 def _lines(found: Iterable[FoundMessage], asked: str | None) -> Iterable[str]:
     """Yields a line for each message: its thread and number, date, app, speaker, and the text."""
     for message in found:
-        marks = ["flagged"] if message.labels else []
-        marks += [f"namespace {message.namespace}"] if message.namespace not in ("default", asked) else []
-        marked = f" [{'; '.join(map(inline, marks))}]" if marks else ""
+        marked = brackets(message.labels, message.namespace, asked)
         yield (
             f"{inline(message.thread_id)}#{message.position} {message.created_at:%Y-%m-%d} {inline(message.app_name)}"
             f"{marked} {inline(message.role)}: {block(message.content)}"

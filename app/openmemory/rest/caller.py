@@ -87,6 +87,11 @@ class AuthenticatedRequest:
             app = validation.name(app, "app", self.services.settings.limits)
         return await self.services.directory.speaking(self.principal, self._checked(user), app)
 
+    async def as_owner_or_app(self, user: str | None, app: str | None) -> Caller:
+        """Returns an app of a user who exists, or the user themself if no app is named."""
+        owner = await self.as_owner(user)
+        return owner if app is None else await self.as_app(user, app)
+
     def _checked(self, user: str | None) -> str | None:
         if user is None:
             return None

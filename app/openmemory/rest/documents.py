@@ -11,9 +11,8 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.errors import Invalid
-from openmemory.identity.caller import Caller
 from openmemory.rest import upload
-from openmemory.rest.caller import LEFT_OUT, AuthenticatedRequest, BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import LEFT_OUT, BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import Problem, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import listed
@@ -72,11 +71,6 @@ class DocumentBody(BaseModel):
 _WHOSE: dict[str, Any] = {"of a user": {"value": {"user_id": "alice"}}}
 
 
-async def _asking_as(asking: AuthenticatedRequest, user_id: str | None, app: str | None) -> Caller:
-    caller = await asking.as_owner(user_id)
-    return caller if app is None else await asking.as_app(user_id, app)
-
-
 @router.post(
     "",
     responses=documented(400, 403, 413)
@@ -120,7 +114,7 @@ async def list_documents(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> DocumentPage:
     """List a user's documents, by name."""
-    caller = await _asking_as(asking, user_id, app)
+    caller = await asking.as_owner_or_app(user_id, app)
     return await services.documents.list(caller, namespaces=listed(namespace), below=name, page=page, size=size)
 
 
@@ -136,7 +130,7 @@ async def read_document(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> DocumentText:
     """Read the text of a document, passage by passage."""
-    caller = await _asking_as(asking, user_id, app)
+    caller = await asking.as_owner_or_app(user_id, app)
     return await services.documents.text(caller, document_id, page=page, size=size)
 
 
@@ -145,7 +139,7 @@ async def download_document(
     services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: _UserId = None, app: _App = None
 ) -> Response:
     """Download the original of a document, as it was sent."""
-    caller = await _asking_as(asking, user_id, app)
+    caller = await asking.as_owner_or_app(user_id, app)
     found = await services.documents.download(caller, document_id)
     name = quote(found.document.name.rpartition("/")[2], safe="")
     headers = {
@@ -162,7 +156,7 @@ async def delete_document(
     services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: _UserId = None, app: _App = None
 ) -> DocumentsChanged:
     """Soft-delete a document. It is no longer found; `restore` brings it back."""
-    return await services.documents.delete(await _asking_as(asking, user_id, app), document_id)
+    return await services.documents.delete(await asking.as_owner_or_app(user_id, app), document_id)
 
 
 @router.post("/{document_id}/restore", responses=documented(403, 404))
@@ -173,7 +167,7 @@ async def restore_document(
     whose: Annotated[DocumentBody, Body(openapi_examples=_WHOSE)],
 ) -> DocumentsChanged:
     """Make a deleted document active again. Only the user may."""
-    return await services.documents.restore(await _asking_as(asking, whose.user_id, whose.app), document_id)
+    return await services.documents.restore(await asking.as_owner_or_app(whose.user_id, whose.app), document_id)
 
 
 @router.post("/{document_id}/erase", responses=documented(403, 404))
@@ -184,4 +178,4 @@ async def erase_document(
     whose: Annotated[DocumentBody, Body(openapi_examples=_WHOSE)],
 ) -> DocumentsChanged:
     """Remove a document for good, with its passages, vectors and original. Only the user may."""
-    return await services.documents.erase(await _asking_as(asking, whose.user_id, whose.app), document_id)
+    return await services.documents.erase(await asking.as_owner_or_app(whose.user_id, whose.app), document_id)

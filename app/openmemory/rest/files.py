@@ -102,9 +102,7 @@ async def list_files(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> FilePage:
     """List a user's stored files, by path."""
-    caller = await asking.as_owner(user_id)
-    if app is not None:
-        caller = await asking.as_app(user_id, app)
+    caller = await asking.as_owner_or_app(user_id, app)
     return await services.files.list(caller, namespaces=listed(namespace), below=path, page=page, size=size)
 
 
@@ -130,8 +128,11 @@ async def plan_files(
         ),
     ],
 ) -> FilePlan:
-    """Compare a folder with what is stored of it: which files to send, which have another path, which are gone. Changes
-    nothing. Send the wanted files to `batch`, and the rest of the plan to `finish`."""
+    """Compare a folder with what is stored of it. Nothing changes.
+
+    The answer tells which files to send, which have another path, and which are gone. Send the wanted files to
+    `batch`, and the rest of the plan to `finish`.
+    """
     caller = await asking.as_app(wanted.user_id, wanted.app)
     seen = [ListedFile(one.path, one.hash) for one in wanted.files]
     return await services.files.plan(caller, wanted.namespace, seen, below=wanted.below)

@@ -10,9 +10,8 @@ from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
-from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import OnError
-from openmemory.rest.caller import AuthenticatedRequest, BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import listed
@@ -24,11 +23,6 @@ ThreadId = Annotated[
     str, Path(description="The id that the client chose for the thread.", examples=["chat-2026-05-01"])
 ]
 _AS_APP = "Ask as this app of the user, with its rules; left out: as the user."
-
-
-async def _asking_as(asking: AuthenticatedRequest, user_id: str | None, app: str | None) -> Caller:
-    caller = await asking.as_owner(user_id)
-    return caller if app is None else await asking.as_app(user_id, app)
 
 
 class MessageEntry(BaseModel):
@@ -118,7 +112,7 @@ async def list_threads(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> ThreadPage:
     """List a user's conversations, the last used first."""
-    caller = await _asking_as(asking, user_id, app)
+    caller = await asking.as_owner_or_app(user_id, app)
     return await services.conversations.threads(caller, namespaces=listed(namespace), page=page, size=size)
 
 
@@ -189,7 +183,7 @@ async def list_messages(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> MessagePage:
     """Read the messages of a thread, oldest first."""
-    caller = await _asking_as(asking, user_id, app)
+    caller = await asking.as_owner_or_app(user_id, app)
     return await services.conversations.messages(caller, thread_id, namespaces=listed(namespace), page=page, size=size)
 
 
@@ -201,7 +195,7 @@ async def close_thread(
     which: Annotated[CloseBody, Body(openapi_examples=_CLOSED)],
 ) -> ThreadsChanged:
     """Mark the conversations of a thread as closed. The next message opens its conversation again."""
-    caller = await _asking_as(asking, which.user_id, which.app)
+    caller = await asking.as_owner_or_app(which.user_id, which.app)
     return await services.conversations.close(
         caller, thread_id, namespaces=listed(which.namespace), title=which.title, summary=which.summary
     )
@@ -215,7 +209,7 @@ async def restore_thread(
     which: Annotated[ThreadBody, Body(openapi_examples=_WHICH)],
 ) -> ThreadsChanged:
     """Make the deleted messages of a thread active again. Only the user may."""
-    caller = await _asking_as(asking, which.user_id, which.app)
+    caller = await asking.as_owner_or_app(which.user_id, which.app)
     return await services.conversations.restore(caller, thread_id, namespaces=listed(which.namespace))
 
 
@@ -227,7 +221,7 @@ async def erase_thread(
     which: Annotated[ThreadBody, Body(openapi_examples=_WHICH)],
 ) -> ThreadsChanged:
     """Remove the conversations of a thread for good, with their messages and vectors. Only the user may."""
-    caller = await _asking_as(asking, which.user_id, which.app)
+    caller = await asking.as_owner_or_app(which.user_id, which.app)
     return await services.conversations.erase(caller, thread_id, namespaces=listed(which.namespace))
 
 
@@ -242,7 +236,7 @@ async def delete_thread(
     namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
 ) -> ThreadsChanged:
     """Delete the conversations of a thread. They are no longer found, and `restore` brings them back."""
-    caller = await _asking_as(asking, user_id, app)
+    caller = await asking.as_owner_or_app(user_id, app)
     # The path takes everything, so a trailing slash is a part of the id here.
     return await services.conversations.delete(caller, thread_id.removesuffix("/"), namespaces=listed(namespace))
 

@@ -30,7 +30,7 @@ from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.models import State
-from openmemory.sources import lifecycle, messages
+from openmemory.sources import lifecycle, messages, writing
 from openmemory.sources.messages import CheckedMessage, MessageChecks
 from openmemory.sources.models import Passage, Source, SourceKind
 from openmemory.sources.schemas import (
@@ -114,7 +114,8 @@ class Conversations:
     ) -> list[MessageAdded | Invalid]:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store messages")
-            source, length = await messages.opened(tx, caller, new)
+            opened = await writing.opened(tx, caller, new.namespace, SourceKind.CONVERSATION, new.thread_id)
+            source, length = opened.id, opened.length
             named = [
                 each.message.id for each in checked if isinstance(each, CheckedMessage) and each.message.id is not None
             ]

@@ -7,7 +7,7 @@ that only moved is the same passage.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -18,6 +18,9 @@ LONGEST = 1_200
 
 SHORTEST = 200
 """The number of characters from which a passage of code is not joined with the next block."""
+
+_FULL = LONGEST - SHORTEST
+"""The number of characters from which nothing more is joined to a passage of other texts, or to a part of a method."""
 
 LANGUAGES = {
     "bash": "sh bash zsh", "c": "c h", "cpp": "cc cpp cxx hh hpp hxx", "csharp": "cs", "css": "css scss less",
@@ -89,17 +92,18 @@ def _sections(lines: Sequence[str]) -> Iterator[tuple[str | None, int, list[str]
         heading = None if fence else _HEADING.fullmatch(line)
         if heading is not None:
             if section:
-                yield _titles(above), start, section
+                yield _titles(title for _, title in above), start, section
             level = len(heading[1])
             above = [(depth, title) for depth, title in above if depth < level]
             above.append((level, heading[2][:200]))
             start, section = number, []
         section.append(line)
-    yield _titles(above), start, section
+    yield _titles(title for _, title in above), start, section
 
 
-def _titles(above: Sequence[tuple[int, str]]) -> str | None:
-    return " > ".join(title for _, title in above[-3:]) or None
+def _titles(above: Iterable[str]) -> str | None:
+    """The heading of a passage: the last titles above it."""
+    return " > ".join(title for title in [*above][-3:] if title) or None
 
 
 class _Code:
@@ -132,7 +136,7 @@ class _Code:
             above = (*above, self._title(start, end))
         cuts = [start, *(place for place in places if indents[place] == least), end]
         # Methods stand alone. The parts of one method are joined.
-        full = SHORTEST if depth < _DEPTH_OF_PARTS else LONGEST - SHORTEST
+        full = SHORTEST if depth < _DEPTH_OF_PARTS else _FULL
         held = start
         for begin, after in pairwise(cuts):
             if self._size(held, begin) >= full or self._size(held, after) > LONGEST:
@@ -151,7 +155,7 @@ class _Code:
     def _even(self, start: int, end: int, above: tuple[str, ...]) -> Iterator[FilePiece]:
         """Passages of lines without a better place to cut, of about the same length."""
         if any(len(line) > LONGEST for line in self._lines[start:end]):
-            yield from _joined(self._lines[start:end], start + 1, heading=_titles_of(above))
+            yield from _joined(self._lines[start:end], start + 1, heading=_titles(above))
             return
         size = self._size(start, end)
         share = size / -(-size // LONGEST)
@@ -171,7 +175,7 @@ class _Code:
         while start < end and self._indents[end - 1] is None:
             end -= 1
         if start < end:
-            yield FilePiece("\n".join(self._lines[start:end]), start + 1, end, _titles_of(above))
+            yield FilePiece("\n".join(self._lines[start:end]), start + 1, end, _titles(above))
 
     def _title(self, start: int, end: int) -> str:
         """The line that opens a part, such as that of a class."""
@@ -180,18 +184,12 @@ class _Code:
         return " ".join(line.rstrip("{:( ").split())[:_MAX_TITLE]
 
 
-def _titles_of(above: tuple[str, ...]) -> str | None:
-    return " > ".join(title for title in above[-3:] if title) or None
-
-
-def _joined(
-    lines: Sequence[str], start: int, *, heading: str | None = None, full: int = LONGEST - SHORTEST
-) -> Iterator[FilePiece]:
-    """The blocks of some lines, joined until they have `full` characters, none longer than `LONGEST`."""
+def _joined(lines: Sequence[str], start: int, *, heading: str | None = None) -> Iterator[FilePiece]:
+    """The blocks of some lines, joined until they have `_FULL` characters, none longer than `LONGEST`."""
     held: list[tuple[str, int, int]] = []
     size = 0
     for text, first, last in _blocks(lines, start):
-        if held and (size + len(text) > LONGEST or size >= full):
+        if held and (size + len(text) > LONGEST or size >= _FULL):
             yield _piece(held, heading)
             held, size = [], 0
         held.append((text, first, last))

@@ -7,22 +7,21 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Text, bindparam, exc, func, select, text
+from sqlalchemy import Text, bindparam, func, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
 from openmemory.content_policy import injection, secrets
-from openmemory.database.engine import Tx, violated
-from openmemory.errors import Invalid, NotFound
+from openmemory.database.engine import Tx
+from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.sync import outbox
 from openmemory.memories import validation
 from openmemory.serialization import exact_json
-from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.models import Passage, PassageKind
 from openmemory.sources.schemas import MessageAdded, MessageEvent, NewMessage, NewMessages
 
 
@@ -89,29 +88,6 @@ class KnownMessage(NamedTuple):
     id: UUID
     position: int
     content: str
-
-
-async def opened(tx: Tx, caller: Caller, new: NewMessages) -> tuple[UUID, int]:
-    """The app's conversation of the thread, locked until the transaction ends, and its length. It is made if needed."""
-    values = {
-        "user_id": caller.user_id,
-        "app_id": caller.app_id,
-        "namespace": new.namespace,
-        "kind": SourceKind.CONVERSATION,
-        "locator": new.thread_id,
-    }
-    made = pg_insert(Source).values(values)
-    # Changes nothing, but locks the row.
-    made = made.on_conflict_do_update(
-        constraint="uq_sources_app_id_namespace_kind_locator", set_={"length": Source.length}
-    )
-    try:
-        row = (await tx.execute(made.returning(Source.id, Source.length))).one()
-    except exc.IntegrityError as error:
-        if violated(error).startswith("fk_"):
-            raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
-        raise
-    return row.id, row.length
 
 
 async def known(tx: Tx, source: UUID, ids: Sequence[str]) -> dict[str, KnownMessage]:

@@ -55,8 +55,7 @@ class PassageKind(StrEnum):
 
 
 class Source(Base):
-    """A conversation that an app had, a file that it read, or a document that it sent. `locator` is the thread id, the
-    path, or the name.
+    """A conversation, a file or a document of one app. `locator` is its thread id, its path or its name.
 
     Each app has its own sources, so that a thread id or a path in use reveals nothing to another app. `hash` is that of
     the file as the client read it. `object_key`: the original of a document, if it is kept.

@@ -22,8 +22,8 @@ from openmemory.memories.models import State
 from openmemory.sources.models import Passage, PassageKind
 
 EMBEDDED = 300
-"""The number of characters of a passage of a file that are embedded: its headings and its beginning, which say what it
-is about. They make one vector. All of its words are searched."""
+"""The number of characters of a passage of a file that are embedded, as one vector. Its headings and its beginning say
+what it is about. All of its words are searched."""
 
 _WHOLE = func.passage_text(Passage.heading, Passage.speaker, Passage.content)
 _PROSE: list[Any] = [literal_column(f"'{kind.value}'") for kind in (PassageKind.TURN, PassageKind.DOCUMENT)]

@@ -42,6 +42,7 @@ class OpenedSource(NamedTuple):
     user_id: UUID
     app_id: UUID
     namespace: str
+    length: int
 
 
 async def opened(tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locator: str) -> OpenedSource:
@@ -56,12 +57,12 @@ async def opened(tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locat
         constraint="uq_sources_app_id_namespace_kind_locator", set_={"length": Source.length}
     )
     try:
-        row = (await tx.execute(made.returning(Source.id, Source.hash, Source.state))).one()
+        row = (await tx.execute(made.returning(Source.id, Source.hash, Source.state, Source.length))).one()
     except exc.IntegrityError as error:
         if violated(error).startswith("fk_"):
             raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
         raise
-    return OpenedSource(row.id, row.hash, row.state, caller.user_id, caller.app_id, namespace)
+    return OpenedSource(row.id, row.hash, row.state, caller.user_id, caller.app_id, namespace, row.length)
 
 
 def labels(content: str, capture: CaptureSettings) -> list[str]:

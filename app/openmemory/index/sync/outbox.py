@@ -34,7 +34,7 @@ _ADD = {
     for kind in ItemKind
 }
 
-# The CTE is materialized: a plan that read a subquery again for each entry would claim more than the limit.
+# The CTE is materialized, because a subquery may be read again for each entry, and each reading would claim more.
 _CLAIM = """
     WITH due AS MATERIALIZED (
         SELECT kind, id FROM index_outbox
