@@ -73,7 +73,7 @@ _WHOSE: dict[str, Any] = {"of a user": {"value": {"user_id": "alice"}}}
 
 @router.post(
     "",
-    responses=documented(400, 403, 413)
+    responses=documented(400, 403, 404, 413)
     | {415: {"model": Problem, "description": "The body is no multipart/form-data, or is compressed."}},
     openapi_extra=_FORM,
 )

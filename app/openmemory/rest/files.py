@@ -106,7 +106,7 @@ async def list_files(
     return await services.files.list(caller, namespaces=listed(namespace), below=path, page=page, size=size)
 
 
-@router.post("/plan", responses=documented(403, 413))
+@router.post("/plan", responses=documented(403, 404, 413))
 async def plan_files(
     services: TheServices,
     asking: TheAsking,
@@ -138,7 +138,7 @@ async def plan_files(
     return await services.files.plan(caller, wanted.namespace, seen, below=wanted.below)
 
 
-@router.post("/batch", responses=documented(403, 413) | {
+@router.post("/batch", responses=documented(403, 404, 413) | {
     422: {"model": BatchProblem, "description": MEANINGS[422]}
 })  # fmt: skip
 async def store_files(
@@ -172,7 +172,7 @@ async def store_files(
     return FilesAnswer(results=results, refused=[one for one in results if isinstance(one, ItemProblem)])
 
 
-@router.post("/finish", responses=documented(403, 413))
+@router.post("/finish", responses=documented(403, 404, 413))
 async def finish_files(
     services: TheServices,
     asking: TheAsking,

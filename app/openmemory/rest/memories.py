@@ -85,7 +85,7 @@ async def list_memories(
 _LATER = {"model": Added, "description": "The text is kept, and facts are extracted from it in the background."}
 
 
-@router.post("", responses=documented(403, 409, 413) | {202: _LATER})
+@router.post("", responses=documented(403, 404, 409, 413) | {202: _LATER})
 async def add_memory(
     services: TheServices,
     asking: TheAsking,

@@ -116,7 +116,7 @@ async def list_threads(
     return await services.conversations.threads(caller, namespaces=listed(namespace), page=page, size=size)
 
 
-@router.post("/{thread_id:path}/messages", responses=documented(403, 413) | {
+@router.post("/{thread_id:path}/messages", responses=documented(403, 404, 413) | {
     422: {"model": BatchProblem, "description": MEANINGS[422]}
 })  # fmt: skip
 async def add_messages(
