@@ -23,3 +23,12 @@ async def stop_accepting(listening: Iterable[socket.socket | asyncio.trsock.Tran
     for one in listening:
         asyncio.get_running_loop().remove_reader(one.fileno())
     await asyncio.sleep(0)
+
+
+def bound(port: int) -> socket.socket:
+    """A socket on a port of this machine, beside others of ours on the same; 0: a free one."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    made.bind(("127.0.0.1", port))
+    return made

@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
-from tests.listening import stop_accepting
+from tests.listening import bound, stop_accepting
 
 
 class Mode(StrEnum):
@@ -48,7 +48,9 @@ class Proxy:
     """Listens on a port of its own, in a thread of this process; `faulted` counts the requests that it spoilt."""
 
     def __init__(self, upstream: int) -> None:
-        self.port = 0
+        # Never listens: while the proxy refuses, no other process is given the port.
+        self._reserved = bound(0)
+        self.port = self._reserved.getsockname()[1]
         self.faulted = 0
         self._upstream = upstream
         self._mode = Mode.PASS
@@ -73,6 +75,7 @@ class Proxy:
         """Close the port and every connection."""
         self._run(self._shut())
         self._run(self._end())
+        self._reserved.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -88,8 +91,7 @@ class Proxy:
             await self._listen()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_port=True)
 
     async def _shut(self) -> None:
         if self._server is not None:

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 
+from tests.listening import bound
+
 _SSL_REQUEST, _GSS_REQUEST = 80877103, 80877104
 
 
@@ -32,11 +34,13 @@ class Wire:
 
     def __init__(self, target: Path) -> None:
         self._target = target
+        # Bound and never listening: while the wire refuses, no other process is given the port.
+        self._reserved = bound(0)
+        self.port = self._reserved.getsockname()[1]
         self._listening: socket.socket | None = None
         self._links: dict[asyncio.Task[None], socket.socket] = {}
         self._passing = asyncio.Event()
         self.mode = Mode.REFUSE
-        self.port = 0
         self.refusal = ("53300", "sorry, too many clients already")
         self.silent_to: bytes | None = None
         """Once: a question that holds these bytes arrives, and nothing more is answered on its connection."""
@@ -62,9 +66,9 @@ class Wire:
             self._listening.close()
             self._listening = None
         if mode is not Mode.REFUSE and self._listening is None:
-            self._listening = socket.create_server(("127.0.0.1", self.port), backlog=128)
+            self._listening = bound(self.port)
+            self._listening.listen(128)
             self._listening.setblocking(False)
-            self.port = self._listening.getsockname()[1]
             loop.add_reader(self._listening, self._accept, self._listening)
 
     async def cut(self) -> None:
@@ -78,6 +82,7 @@ class Wire:
     async def close(self) -> None:
         await self.switch(Mode.REFUSE)
         await self.cut()
+        self._reserved.close()
 
     def _accept(self, listening: socket.socket) -> None:
         # Neither asyncio's server nor `sock_accept`: cancelled while they accept, they lose the connection unclosed.

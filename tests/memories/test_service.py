@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from uuid import uuid4
 
 import pytest
@@ -14,7 +14,7 @@ from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import Embedding
 from openmemory.memories.models import Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
-from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.schemas import Event, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 
@@ -294,6 +294,17 @@ async def test_lists_filter_by_everything_they_promise(services: Services, new_u
     assert await texts(created_from=old + timedelta(seconds=1)) == {"beta", "gamma"}
     assert await texts(text="00%") == {"alpha 100%"}
     assert await texts(text="0_%") == set()
+
+
+async def test_times_with_any_offset_are_stored(services: Services, owner: Caller):
+    far = datetime(2026, 5, 1, tzinfo=timezone(timedelta(hours=23, minutes=59)))
+    added = await services.memories.add(owner, MemoryCreate(text="far", created_at=far, valid_from=far))
+    read = await services.memories.get(owner, added.id)
+    assert (read.created_at, read.valid_from) == (far, far)
+    ends = datetime.now(UTC) + timedelta(days=1)
+    later = Expiry(at=ends.astimezone(far.tzinfo))
+    await services.memories.update(owner, added.id, MemoryUpdate(expiry=later))
+    assert (await services.memories.get(owner, added.id)).expires_at == ends
 
 
 @pytest.mark.parametrize("descending", [True, False])

@@ -113,6 +113,14 @@ async def test_messages_of_one_time_keep_their_order_also_at_the_end_of_all_time
     assert (await read("end"))["total"] == 5
 
 
+async def test_a_time_may_have_any_offset_that_iso_8601_knows(said, read):
+    entries = [{"content": "Hello", "created_at": "2026-05-01T10:00:00+20:45"}]
+    assert (await said(entries))["refused"] == []
+    assert (await read())["items"][0]["created_at"].startswith("2026-04-30T13:15:00")
+    [refused] = (await said([{"content": "x"}, {"content": "y", "created_at": "0001-01-01T00:00:00+20:45"}]))["refused"]
+    assert (refused["index"], refused["field"]) == (1, "created_at")
+
+
 async def test_all_or_none_if_the_client_wants(said, read):
     answer = await said([{"content": "Hello"}, {"content": " "}], on_error="fail", status=422)
     assert [one["index"] for one in answer["refused"]] == [1]

@@ -15,6 +15,8 @@ from openmemory.memories import validation
 from openmemory.memories.models import State
 from openmemory.memories.schemas import CheckedMemory, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
 
+_TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
+
 
 class Intake:
     """Turns requests into memories and queries that passed all checks."""
@@ -35,8 +37,7 @@ class Intake:
         new = replace(new, categories=validation.categories(new.categories, limits), **names)
         if new.importance is not None and not 0 <= new.importance <= 1:
             raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
-        for field in ("created_at", "expires_at", "valid_from", "valid_until"):
-            validation.moment(getattr(new, field), field)
+        new = replace(new, **validation.moments(new, _TIMES))
         validation.ttl(new.ttl_days, new.expires_at)
         validation.metadata(new.metadata, limits)
         checked = self._content.created(new)
@@ -53,7 +54,7 @@ class Intake:
         if change.metadata is not None:
             validation.metadata(change.metadata, self._limits)
         if change.expiry is not None:
-            _expires_later(change.expiry)
+            change = replace(change, expiry=_expires_later(change.expiry))
         if change.categories is None:
             return self._content.changed(change, field)
         change = replace(change, categories=validation.categories(change.categories, self._limits))
@@ -83,8 +84,11 @@ class Intake:
         return self._content.labels(text, metadata)
 
 
-def _expires_later(expiry: Expiry) -> None:
+def _expires_later(expiry: Expiry) -> Expiry:
     validation.ttl(expiry.ttl_days, expiry.at)
-    validation.moment(expiry.at, "expires_at")
-    if expiry.at is not None and expiry.at <= datetime.now(UTC):
+    if expiry.at is None:
+        return expiry
+    at = validation.moment(expiry.at, "expires_at")
+    if at <= datetime.now(UTC):
         raise Invalid("expires_at", "must lie in the future; what is not wanted any more is archived or deleted")
+    return replace(expiry, at=at)

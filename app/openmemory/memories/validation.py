@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import orjson
@@ -138,15 +138,24 @@ def narrowing(query: QueryT, limits: LimitSettings) -> QueryT:
         field: tuple(name(value, field, limits) for value in getattr(query, field))
         for field in ("namespaces", "threads", "kinds", "categories")
     }
-    for field in ("created_from", "created_to"):
-        moment(getattr(query, field), field)
+    given |= moments(query, ("created_from", "created_to"))
     return replace(query, **given | {"categories": one_form(given["categories"])})
 
 
-def moment(value: datetime | None, field: str) -> None:
-    """Checks that a time has a UTC offset."""
-    if value is not None and value.tzinfo is None:
+def moment(value: datetime, field: str) -> datetime:
+    """Checks that a time has a UTC offset. Returns it in UTC: PostgreSQL refuses offsets of 16 hours and more."""
+    if value.tzinfo is None:
         raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise Invalid(field, "must lie within the years 1 to 9999 in UTC") from None
+
+
+def moments(given: object, fields: Sequence[str]) -> dict[str, Any]:
+    """Checks the times in these fields. Returns those that are given, in UTC."""
+    times = {field: getattr(given, field) for field in fields}
+    return {field: moment(at, field) for field, at in times.items() if at is not None}
 
 
 def ttl(days: int | None, expires_at: datetime | None) -> None:

@@ -69,7 +69,7 @@ class MessageChecks:
         validation.text(message.content, "content", limits.text, "limits.text")
         role = validation.name(message.role, "role", limits)
         own = None if message.id is None else validation.name(message.id, "id", limits)
-        validation.moment(message.created_at, "created_at")
+        created_at = None if message.created_at is None else validation.moment(message.created_at, "created_at")
         validation.metadata(message.metadata, limits)
         content, redacted = message.content, list[str]()
         if self._capture.secrets != "store":
@@ -78,7 +78,7 @@ class MessageChecks:
         instructs = self._capture.injection != "store" and injection.instructs(content)
         if instructs and self._capture.injection == "refuse":
             raise Invalid("content", "looks like a prompt injection (capture.injection)", code="injection_refused")
-        checked = replace(message, content=content, role=role, id=own)
+        checked = replace(message, content=content, role=role, id=own, created_at=created_at)
         return CheckedMessage(checked, [injection.LABEL] if instructs else [], redacted)
 
 
