@@ -81,6 +81,7 @@ from openmemory.sources.conversations import Conversations
 from openmemory.sources.documents import Documents
 from openmemory.sources.files import Files
 from openmemory.sources.passages import IndexedPassages
+from openmemory.sources.sessions import Sessions
 from openmemory.stats.feed import Feed
 from openmemory.stats.service import Stats
 from openmemory.tidying.conflicts import Conflicts
@@ -146,6 +147,7 @@ class Services:
     adding: Adding
     captures: Captures
     conversations: Conversations
+    sessions: Sessions
     files: Files
     documents: Documents
     objects: Objects
@@ -337,23 +339,22 @@ async def open_services(
             capture=settings.capture,
         )
         search = Search(database, spaces, settings, rates, reranker)
+        intake, written = memories.intake, memories.written
         capturing = Worker(
             database,
             Extractor(database, configuration, llms, search, settings),
             outbox_delivery,
-            intake=memories.intake,
+            intake=intake,
             analyze_after_writes=analyze_after_writes,
             settings=settings,
         )
-        captures = Captures(
-            database, capturing, outbox_delivery, intake=memories.intake, rates=rates, settings=settings
-        )
-        windows = ConversationWindows(database, capturing, memories.intake, settings.limits)
+        captures = Captures(database, capturing, outbox_delivery, intake=intake, rates=rates, settings=settings)
+        windows = ConversationWindows(database, capturing, intake, settings.limits)
         adding = Adding(
             memories,
             captures,
-            KeyValueMerge(settings.dedup, memories.intake),
-            Duplicates(database, spaces, settings.dedup, memories.intake),
+            KeyValueMerge(settings.dedup, intake),
+            Duplicates(database, spaces, settings.dedup, intake),
         )
         objects = Objects(
             database,
@@ -377,15 +378,9 @@ async def open_services(
             database=database,
             directory=directory,
             memories=memories,
-            bulk=BulkChanges(
-                database, outbox_delivery, intake=memories.intake, limits=settings.limits, written=memories.written
-            ),
-            conflicts=Conflicts(
-                database, outbox_delivery, intake=memories.intake, limits=settings.limits, written=memories.written
-            ),
-            duplicates=DuplicatePairs(
-                database, spaces, outbox_delivery, settings=settings.dedup, written=memories.written
-            ),
+            bulk=BulkChanges(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
+            conflicts=Conflicts(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
+            duplicates=DuplicatePairs(database, spaces, outbox_delivery, settings=settings.dedup, written=written),
             short_ids=ShortIds(database, settings.limits),
             adding=adding,
             captures=captures,
@@ -394,6 +389,7 @@ async def open_services(
             conversations=Conversations(
                 database, outbox_delivery, limits=settings.limits, capture=settings.capture, rates=rates
             ),
+            sessions=Sessions(database, outbox_delivery, limits=settings.limits, capture=settings.capture, rates=rates),
             files=Files(database, outbox_delivery, limits=settings.limits, capture=settings.capture, rates=rates),
             documents=Documents(
                 database,
@@ -408,13 +404,13 @@ async def open_services(
             objects=objects,
             backup=backup,
             imports=Imports(backup, directory, folder=stores.folder, limits=settings.limits),
-            policies=Policies(database, memories.intake),
+            policies=Policies(database, intake),
             upcoming=Upcoming(database),
             archiving=Archiving(database, directory, outbox_delivery),
             categorization=CategoryAssignment(
                 database, directory, spaces, outbox_delivery, settings=settings.categories
             ),
-            descriptions=Descriptions(database, intake=memories.intake, limits=settings.limits),
+            descriptions=Descriptions(database, intake=intake, limits=settings.limits),
             analyze_after_writes=analyze_after_writes,
             apps=Apps(database),
             search=search,

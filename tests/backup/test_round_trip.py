@@ -28,7 +28,7 @@ from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.services import INDEXED_TABLES, Services, open_services
-from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages
+from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
 from tests.backup.archives import (
     Upstream,
     bring_in,
@@ -129,6 +129,8 @@ async def populate(services: Services, user: str) -> Caller:
     await services.conversations.delete(owner, "gone")
     guide = f"# {user}\n\nHow about tea?\n\n## Milk\n\nNever.\n"
     await services.files.store(claude, "webshop", [NewFile("docs/tea.md", guide), NewFile("empty.py", "")])
+    session = NewSession(7, f"{user} and tea", "Coffee it is.", f"## Why\n\n\n{user} likes it.\n\nMore.", "webshop")
+    await services.sessions.save(claude, session)
     lease = NewDocument("lease.md", "home", "Where we live")
     await send_document(services, claude, lease, f"# Lease\n\n{user} may have pets.\n".encode())
     brief = (await services.memories.add(claude, MemoryCreate(text=f"{user}: for a while", ttl_days=1))).id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 from uuid import uuid4
 
@@ -51,6 +52,9 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"DELETE {T}": ("/api/v1/threads/{thread}", None),
     f"POST {T}/restore": ("/api/v1/threads/{deleted_thread}/restore", {}),
     f"POST {T}/erase": ("/api/v1/threads/{thread}/erase", {}),
+    "GET /api/v1/sessions": ("/api/v1/sessions", None),
+    "POST /api/v1/sessions": ("/api/v1/sessions", {"number": 1, "title": "{fresh}"}),
+    "GET /api/v1/sessions/{number}": ("/api/v1/sessions/{session}", None),
     "GET /api/v1/files": ("/api/v1/files", None),
     "GET /api/v1/documents": (D, None),
     "POST /api/v1/documents": (D, None),
@@ -119,8 +123,8 @@ async def test_no_operation_needs_a_user_and_each_is_tried_here(client):
 
 
 async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
-    """The objects of the requests: a memory, its app, a rule, a policy, a category, threads, documents. No
-    user is named."""
+    """The objects of the requests: a memory, its app, a rule, a policy, a category, threads, a session,
+    documents. No user is named."""
     fresh = uuid4().hex
     memory = await client.post(M, json={"text": f"coffee {fresh}", "infer": False}, headers=headers)
     grant = {"effect": "deny", "object_type": "namespace", "object": f"ns-{fresh}"}
@@ -135,6 +139,8 @@ async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
         said = {"messages": [{"content": f"tea {fresh}"}]}
         made.append(await client.post(f"/api/v1/threads/{thread}/messages", json=said, headers=headers))
     made.append(await client.delete(f"/api/v1/threads/deleted-{fresh}", headers=headers))
+    number = secrets.randbelow(2**31)
+    made.append(await client.post("/api/v1/sessions", json={"number": number, "title": "tea"}, headers=headers))
     documents = list[str]()
     for name in (f"{fresh}.txt", f"deleted-{fresh}.txt"):
         made.append(await client.post(D, files={"file": (name, f"tea {fresh}".encode())}, headers=headers))
@@ -145,7 +151,7 @@ async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
         "memory": memory.json()["id"], "app": memory.json()["app_id"], "grant": made[1].json()["id"],
         "policy": made[2].json()["id"], "category": f"cat-{fresh}", "fresh": uuid4().hex,
         "thread": f"thread-{fresh}", "deleted_thread": f"deleted-{fresh}",
-        "document": documents[0], "deleted_document": documents[1],
+        "session": str(number), "document": documents[0], "deleted_document": documents[1],
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from openmemory.identity.principal import Scope
 from tests.backup.archives import Upstream
-from tests.security.world import Actor, World, rule_of
+from tests.security.world import SESSIONS, Actor, World, rule_of
 
 MEMORIES = "/api/v1/memories"
 NOBODYS_ID = "00000000-0000-4000-8000-000000000000"
@@ -83,6 +83,9 @@ class Attempts:
             "POST /api/v1/files/plan": self._of_files("/plan", lambda: {"files": [self._file() | {"hash": "x"}]}),
             "POST /api/v1/files/batch": self._of_files("/batch", lambda: {"files": [self._file() | self._said()]}),
             "POST /api/v1/files/finish": self._of_files("/finish", lambda: {"gone": [self._file()["path"]]}),
+            "GET /api/v1/sessions": self._sessions,
+            "POST /api/v1/sessions": self._save_session,
+            "GET /api/v1/sessions/{number}": self._read_session,
             "GET /api/v1/documents": self._documents,
             "POST /api/v1/documents": self._send_document,
             "GET /api/v1/documents/{document_id}": self._of_document("GET", ""),
@@ -157,6 +160,14 @@ class Attempts:
             "tool read_thread": self._tool("read_thread", lambda: {"thread_id": self._thread()}),
             "tool list_threads": self._tool("list_threads", lambda: {}),
             "tool search_files": self._tool("search_files", self._question),
+            "tool session_create": self._tool(
+                "session_create", lambda: self._session("project_id", "session_num"), writes=True
+            ),
+            "tool session_get": self._tool("session_get", lambda: self._which_session("project_id", "session_num")),
+            "tool session_list": self._tool("session_list", lambda: {"project_id": self._namespace()}),
+            "tool session_search": self._tool(
+                "session_search", lambda: self._question() | {"project_id": self._namespace()}
+            ),
             "tool search_documents": self._tool("search_documents", self._question),
             "tool read_document": self._tool("read_document", lambda: {"name": self._thread()}),
             "tool list_documents": self._tool("list_documents", lambda: {}),
@@ -410,6 +421,35 @@ class Attempts:
             return Attempt(f"files{part}", "POST", path, None, body, user=user, app=app, as_app=True, writes=True)
 
         return make
+
+    def _which_session(self, namespace: str, number: str) -> dict[str, Any]:
+        return {namespace: self._namespace(), number: self._rng.randrange(SESSIONS + 2)}
+
+    def _session(self, namespace: str, number: str) -> dict[str, Any]:
+        said = {"title": "The alpaca", "summary": "It slept.", "content": f"It ran at {self._rng.random()}."}
+        return self._which_session(namespace, number) | said
+
+    def _sessions(self, actor: Actor) -> Attempt:
+        named = self._as_app_or_user(actor)
+        user, app = named["user_id"], named.get("app")
+        params = named | {"size": 100}
+        return Attempt("sessions", "GET", "/api/v1/sessions", params, user=user, app=app, as_app=app is not None)
+
+    def _read_session(self, actor: Actor) -> Attempt:
+        named = self._as_app_or_user(actor)
+        user, app = named["user_id"], named.get("app")
+        path = f"/api/v1/sessions/{self._rng.randrange(SESSIONS + 2)}"
+        return Attempt("read session", "GET", path, named, user=user, app=app, as_app=app is not None)
+
+    def _save_session(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {"user_id": user} | self._session("namespace", "number")
+        app = self._app_of(user) if self._rng.random() < 0.5 else None
+        if app is not None:
+            body["app"] = app
+        return Attempt(
+            "save session", "POST", "/api/v1/sessions", None, body, user=user, app=app, as_app=True, writes=True
+        )
 
     def _documents(self, actor: Actor) -> Attempt:
         named = self._as_app_or_user(actor)
@@ -717,7 +757,8 @@ def _asks(arguments: dict[str, Any]) -> tuple[str, tuple[str, ...]] | None:
     """The token of a question, and the namespaces that it names."""
     if "query" not in arguments:
         return None
-    return arguments["query"].split()[-1], tuple(arguments[name] for name in ("namespace",) if name in arguments)
+    within = arguments.get("project_id", arguments.get("namespace"))
+    return arguments["query"].split()[-1], () if within is None else (within,)
 
 
 def _listed(answer: Any) -> list[str]:

@@ -540,4 +540,4 @@ async def test_a_planted_leak_is_found(tenancy, seed: int, plant: Callable[[pyte
     trial = await trial_of(tenancy, seed)
     plant(monkeypatch)
     with pytest.raises(Leak):
-        await trial.run(3_000)
+        await trial.run(10_000)

@@ -22,11 +22,12 @@ from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
-from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages
+from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
 from tests.text_extraction.documents import send_document
 
 USERS, APPS, MEMORIES, RULES = 4, 3, 14, 7
 THREADS, TURNS = 3, 2
+SESSIONS = 2
 
 TOKEN = re.compile("tk[0-9a-f]{12}")
 ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -257,6 +258,10 @@ async def populate(services: Services, rng: random.Random) -> World:
             await services.files.store(app, rng.choice(spaces), files)
             document = NewDocument(f"{token()}.md", rng.choice(spaces), f"About {token()}")
             await send_document(services, app, document, f"# {token()}\n\nThe alpaca {token()}.\n".encode())
+            for number in range(SESSIONS):
+                content = f"## {token()}\n\nThe alpaca {token()}.\n"
+                session = NewSession(number, f"About {token()}", f"It {token()}.", content, rng.choice(spaces))
+                await services.sessions.save(app, session)
             said = NewMessages(token(), turns, rng.choice(spaces), f"About {token()}")  # type: ignore[arg-type]
             await services.conversations.add(app, said)
         for state in (State.PAUSED, State.ARCHIVED, State.DELETED):

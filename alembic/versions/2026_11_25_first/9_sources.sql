@@ -106,7 +106,7 @@ CREATE TABLE passages (
     labels text[] NOT NULL DEFAULT '{}',
     CONSTRAINT pk_passages PRIMARY KEY (id),
     CONSTRAINT fk_passages_source_id_sources FOREIGN KEY (source_id) REFERENCES sources (id) ON DELETE CASCADE,
-    CONSTRAINT ck_passages_kind CHECK (kind IN ('turn', 'text', 'code', 'document')),
+    CONSTRAINT ck_passages_kind CHECK (kind IN ('turn', 'session', 'text', 'code', 'document')),
     CONSTRAINT uq_passages_source_id_position UNIQUE (source_id, position)
 );
 -- A client's own id of a message, with which a repeated message is known.

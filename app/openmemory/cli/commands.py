@@ -31,6 +31,7 @@ from openmemory.cli.rules import rules
 from openmemory.cli.search import search
 from openmemory.cli.serve import serve
 from openmemory.cli.service import service
+from openmemory.cli.sessions import sessions
 from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
 from openmemory.cli.threads import threads
@@ -87,6 +88,7 @@ cli.command()(ingest)
 cli.add_typer(files, name="files")
 cli.add_typer(documents, name="documents")
 cli.add_typer(threads, name="threads")
+cli.add_typer(sessions, name="sessions")
 cli.add_typer(rules, name="rules")
 cli.add_typer(service, name="service")
 cli.add_typer(apps, name="apps")

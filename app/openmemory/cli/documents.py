@@ -10,7 +10,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
-from openmemory.cli.output import CommandAnswer, Table, local_time, plain
+from openmemory.cli.output import CommandAnswer, Table, local_time, plain, plain_lines
 from openmemory.errors import OpenMemoryError, SetupError
 
 documents = typer.Typer(help="Store, list, search, read and delete documents, such as PDFs.", no_args_is_help=True)
@@ -139,7 +139,7 @@ async def show(
     found = await client.call("GET", f"/api/v1/documents/{document}", params=params)
     lines = [f"{plain(found['document']['name'])}, {found['total']} passages"]
     for one in found["items"]:
-        lines += ["", *([f"[{plain(one['heading'])}]"] if one["heading"] else []), plain(one["content"])]
+        lines += ["", *([f"[{plain(one['heading'])}]"] if one["heading"] else []), *plain_lines(one["content"])]
     notes = [f"Page {page}; {found['total']} passages in all."] if len(found["items"]) < found["total"] else []
     return CommandAnswer(found, *lines, notes=notes)
 

@@ -89,6 +89,11 @@ def plain(value: Any) -> str:
     return "" if value is None else str(value).translate(_CONTROL).strip()
 
 
+def plain_lines(text: str) -> list[str]:
+    """A text line by line, without control characters."""
+    return [line.replace("\t", "    ").translate(_CONTROL).rstrip() for line in text.splitlines()]
+
+
 def memories(count: int) -> str:
     """A number of memories."""
     return "1 memory" if count == 1 else f"{count:,} memories"

@@ -218,10 +218,10 @@ class RateSettings(Section):
 class McpSettings(Section):
     """MCP: what assistants are offered, and the form of the answers."""
 
-    toolsets: tuple[Literal["admin", "documents", "files", "threads"], ...] = Field(
+    toolsets: tuple[Literal["admin", "documents", "files", "sessions", "threads"], ...] = Field(
         (),
-        description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store; documents"
-        " and threads: those for documents and conversations; files: search_files.",
+        description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store;"
+        " documents, sessions and threads: those for documents, sessions and conversations; files: search_files.",
     )
     format: Literal["auto", "compact", "json"] = Field(
         "auto",

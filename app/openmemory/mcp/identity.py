@@ -19,7 +19,7 @@ from openmemory.sessions.storage import SessionNames
 
 _KEY = "openmemory.identity"
 
-TOOLSETS = frozenset({"admin", "documents", "files", "threads"})
+TOOLSETS = frozenset({"admin", "documents", "files", "sessions", "threads"})
 """The toolsets that are offered only on request."""
 
 

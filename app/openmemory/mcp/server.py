@@ -19,7 +19,7 @@ from mcp_types import (
     PaginatedRequestParams,
 )
 
-from openmemory.mcp import adding, documents, files, memories, search, sync, threads
+from openmemory.mcp import adding, documents, files, memories, search, sessions, sync, threads
 from openmemory.mcp.backlog import counted
 from openmemory.mcp.client_names import client_name
 from openmemory.mcp.elicitation import asking
@@ -47,6 +47,7 @@ TOOLS = {
         *adding.TOOLS,
         *memories.TOOLS,
         *threads.TOOLS,
+        *sessions.TOOLS,
         *documents.TOOLS,
         *files.TOOLS,
         *sync.TOOLS,

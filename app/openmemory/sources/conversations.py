@@ -223,8 +223,9 @@ class Conversations:
             which.append(Passage.namespace.in_(self._namespaces(namespaces)))
         await self._rates.search(caller)
         columns = (
-            Passage.id, Passage.thread_id, Passage.namespace, App.name, Passage.position, Passage.speaker,
-            Passage.content, Passage.created_at, Passage.metadata_, Passage.labels, Passage.external_id,
+            Passage.id, Passage.thread_id, Passage.namespace, App.name, Passage.position,
+            func.coalesce(Passage.speaker, Passage.kind), Passage.content, Passage.created_at, Passage.metadata_,
+            Passage.labels, Passage.external_id,
         )  # fmt: skip
         rows = select(*columns).join(App, App.id == Passage.app_id).where(*which)
         some = rows.order_by(Passage.created_at, Passage.id).offset(offset).limit(limit)

@@ -46,6 +46,8 @@ class PassageKind(StrEnum):
 
     TURN = "turn"
     """A message of a conversation."""
+    SESSION = "session"
+    """The summary of a session, or a part of its text."""
     TEXT = "text"
     """A part of a file of text."""
     CODE = "code"
@@ -58,7 +60,8 @@ class Source(Base):
     """A conversation, a file or a document of one app. `locator` is its thread id, its path or its name.
 
     Each app has its own sources, so that a thread id or a path in use reveals nothing to another app. `hash` is that of
-    the file as the client read it. `object_key`: the original of a document, if it is kept.
+    the file as the client read it, or of the text of a session; other conversations have none. `object_key`: the
+    original of a document, if it is kept.
     """
 
     __tablename__ = "sources"
@@ -112,7 +115,7 @@ class Passage(Base):
 
     __tablename__ = "passages"
     __table_args__ = (
-        CheckConstraint("kind IN ('turn', 'text', 'code', 'document')", name="kind"),
+        CheckConstraint("kind IN ('turn', 'session', 'text', 'code', 'document')", name="kind"),
         UniqueConstraint("source_id", "position"),
         Index(
             "uq_passages_external_id", "source_id", "external_id", unique=True,

@@ -26,7 +26,9 @@ EMBEDDED = 300
 what it is about. All of its words are searched."""
 
 _WHOLE = func.passage_text(Passage.heading, Passage.speaker, Passage.content)
-_PROSE: list[Any] = [literal_column(f"'{kind.value}'") for kind in (PassageKind.TURN, PassageKind.DOCUMENT)]
+_PROSE: list[Any] = [
+    literal_column(f"'{kind.value}'") for kind in (PassageKind.TURN, PassageKind.SESSION, PassageKind.DOCUMENT)
+]
 _TEXT = case(
     (Passage.kind.in_(_PROSE), _WHOLE),
     else_=func.left(_WHOLE, literal_column(str(EMBEDDED))),

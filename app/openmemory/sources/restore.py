@@ -68,8 +68,8 @@ _TARGETS = text(
 )
 _LOCK = text("SELECT FROM sources WHERE id IN (SELECT target FROM incoming_sources) ORDER BY id FOR UPDATE")
 # A message that is there already is left unchanged. Others follow the last one, in their order. A file that is there
-# already is left unchanged as a whole. The index has memories and passages under their ids, so an id is one or the
-# other.
+# already is left unchanged as a whole, and so is a session. The index has memories and passages under their ids, so an
+# id is one or the other.
 _PASSAGES = text(
     f"""
     WITH made AS (
@@ -81,12 +81,12 @@ _PASSAGES = text(
             m.heading, m.first_line, m.last_line, m.content, m.metadata, m.state, m.created_at, m.labels, m.expires_at
         FROM incoming_passages AS m
         JOIN incoming_sources AS t ON t.id = m.source
-        JOIN sources AS s ON s.id = t.target AND (s.kind = 'conversation') = (m.kind = 'turn')
+        JOIN sources AS s ON s.id = t.target AND (s.kind = 'conversation') = (m.kind IN ('turn', 'session'))
         LEFT JOIN LATERAL (
             SELECT p.id FROM passages AS p WHERE p.id = m.id UNION ALL SELECT o.id FROM memories AS o WHERE o.id = m.id
             LIMIT 1
         ) AS e ON true
-        WHERE (s.kind = 'conversation' OR s.length = 0) AND NOT EXISTS (SELECT FROM passages AS p
+        WHERE (m.kind = 'turn' OR s.length = 0) AND NOT EXISTS (SELECT FROM passages AS p
             WHERE p.source_id = s.id
             AND (p.id IN (m.id, {DERIVED.format(id="m.id")}) OR p.external_id = m.external_id))
         RETURNING id, source_id, user_id, position, state

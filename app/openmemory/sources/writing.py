@@ -73,7 +73,8 @@ def labels(content: str, capture: CaptureSettings) -> list[str]:
 async def replace_passages(
     tx: Tx, source: OpenedSource, kind: PassageKind, new: Sequence[NewPassage], columns: dict[str, Any]
 ) -> int:
-    """Make the passages of a source these. Returns the number of new ones. `columns`: new values of the source."""
+    """Make the passages of a source these. Returns the number of new ones. `columns`: new values of the source,
+    and the thread id of the passages."""
     kept = defaultdict[tuple[str, str | None], list[UUID]](list)
     stored = select(Passage.id, Passage.content, Passage.heading)
     for id_, content, heading in await tx.execute(
@@ -96,7 +97,8 @@ async def replace_passages(
         "source_id": source.id, "user_id": source.user_id, "app_id": source.app_id, "namespace": source.namespace,
         "kind": kind.value, "rows": exact_json.for_jsonb(added), "length": len(new),
     }  # fmt: skip
-    await tx.execute(_ADD, {"media_type": None, "title": None, "object_key": None, **values, **columns})
+    unless_given = dict.fromkeys(("media_type", "title", "object_key", "thread_id"))
+    await tx.execute(_ADD, unless_given | values | columns)
     return len(added)
 
 
@@ -111,10 +113,10 @@ _SETTLE = text("UPDATE passages SET position = -position WHERE source_id = :sour
 _ADD = text(
     f"""
     WITH new AS (
-        INSERT INTO passages (id, source_id, user_id, app_id, namespace, kind, position, heading, first_line, last_line,
-                              content, labels)
-        SELECT id, :source_id, :user_id, :app_id, :namespace, :kind, position, heading, first_line, last_line, content,
-               labels
+        INSERT INTO passages (id, source_id, user_id, app_id, namespace, thread_id, kind, position, heading, first_line,
+                              last_line, content, labels)
+        SELECT id, :source_id, :user_id, :app_id, :namespace, :thread_id, :kind, position, heading, first_line,
+               last_line, content, labels
         FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
             id uuid, position integer, heading text, first_line integer, last_line integer, content text, labels text[])
         RETURNING id, user_id

@@ -1,0 +1,128 @@
+"""`openmemory sessions`: saves, lists, searches and reads sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from openmemory.cli.client import Client, connected
+from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
+from openmemory.cli.output import CommandAnswer, Table, local_time, plain, plain_lines, read_stdin
+from openmemory.errors import SetupError
+
+sessions = typer.Typer(
+    help="Save, list, search and read sessions: numbered conversations with a title and a summary.",
+    no_args_is_help=True,
+)
+
+Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The number of the session in its project.")]
+_PATH = "/api/v1/sessions"
+
+
+@sessions.command()
+@connected
+async def save(
+    client: Client,
+    *,
+    number: Number,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="What it was about, in a line.")],
+    summary: Annotated[str, typer.Option(metavar="TEXT", help="What came of it.")] = "",
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="FILE|-", help="Its text, such as a transcript in Markdown.")
+    ] = None,
+    user: User = None,
+    app: App = None,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="The namespace: a project of the user.")] = "default",
+) -> CommandAnswer:
+    """Save a session. One of the same number is replaced.
+
+    `openmemory threads delete session-NUMBER` deletes it.
+    """
+    content = "" if file is None else read_stdin() if file == "-" else _text(file)
+    body = {
+        "user_id": user, "app": app, "namespace": namespace, "number": number, "title": title, "summary": summary,
+        "content": content,
+    }  # fmt: skip
+    saved = await client.call("POST", _PATH, body=body)
+    what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[saved["event"]]
+    notes = [f"{', '.join(saved['redacted'])} redacted."] if saved.get("redacted") else []
+    return CommandAnswer(saved, f"Session {number} {what}: {saved['passages']} passages.", notes=notes)
+
+
+def _text(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SetupError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SetupError(f"{file}: must be text in UTF-8") from None
+
+
+@sessions.command("list")
+@connected
+async def list_sessions(
+    client: Client,
+    *,
+    user: User = None,
+    app: AsApp = None,
+    namespace: Namespace = None,
+    limit: Rows = 50,
+    page: PageNumber = 1,
+) -> CommandAnswer:
+    """List sessions, the last number first."""
+    params = {"user_id": user, "app": app, "namespace": namespace, "size": limit, "page": page}
+    found = await client.call("GET", _PATH, params=params)
+    rows = [
+        (each["number"], local_time(each["updated_at"]), each["app_name"], each["namespace"], each["title"])
+        for each in found["items"]
+    ]
+    table = Table(["#", "saved", "app", "namespace", "title"], rows, wide="title")
+    notes = [f"Page {page}; {found['total']} in all."] if len(rows) < found["total"] else []
+    return CommandAnswer(found, table, notes=notes if found["total"] else ["There are no sessions."])
+
+
+@sessions.command()
+@connected
+async def show(
+    client: Client, *, number: Number, user: User = None, app: AsApp = None, namespace: Namespace = None
+) -> CommandAnswer:
+    """Show a session with its text."""
+    params = {"user_id": user, "app": app, "namespace": namespace}
+    found = await client.call("GET", f"{_PATH}/{number}", params=params)
+    session = found["session"]
+    lines = [f"{session['number']}. {plain(session['title'])} ({local_time(session['updated_at'])})"]
+    for text in (session["summary"], found["content"]):
+        lines += ["", *plain_lines(text)] if text else []
+    return CommandAnswer(found, *lines)
+
+
+@sessions.command()
+@connected
+async def search(
+    client: Client,
+    *,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
+    user: User = None,
+    app: AsApp = None,
+    namespace: Namespace = None,
+    limit: Rows = 10,
+) -> CommandAnswer:
+    """Find passages of sessions by meaning and by words, best match first."""
+    body = {
+        "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "kind": "session",
+        "corpus": "passages",
+    }  # fmt: skip
+    found = (await client.call("POST", "/api/v1/memories/search", body=body))["passages"]
+    rows = [
+        (
+            f"{hit['score']:.2f}",
+            plain((hit["thread_id"] or "").removeprefix("session-")),
+            plain(hit["heading"] or ""),
+            hit["content"],
+        )
+        for hit in found["results"]
+    ]
+    table = Table(["score", "#", "heading", "text"], rows, wide="text")
+    return CommandAnswer(found, table, notes=[found["note"]] if found["note"] else [])

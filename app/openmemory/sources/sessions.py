@@ -1,0 +1,254 @@
+"""The use cases of sessions: numbered, titled and summarised conversations that are saved as a whole.
+
+A session is a conversation whose passages are its summary and its text, so that everything that lists, closes, deletes
+or erases conversations works for it too. Its thread id is `session-` and its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, and_, cast, func, literal_column, select, text, update
+
+from openmemory.access.apps import refuse_paused
+from openmemory.access.models import App
+from openmemory.access.rate_limits import RateLimiter
+from openmemory.access.readable import readable_by
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import AuditAction
+from openmemory.config.sections import CaptureSettings
+from openmemory.config.settings import LimitSettings
+from openmemory.content_policy import secrets
+from openmemory.database.engine import Database
+from openmemory.database.retry import retry_on_conflict
+from openmemory.errors import ConflictError, Invalid, NotFound, TooLarge
+from openmemory.identity.caller import Caller
+from openmemory.identity.names import storable
+from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.memories import validation
+from openmemory.memories.models import State
+from openmemory.sources import passages, writing
+from openmemory.sources.conversations import MAX_PAGE_SIZE
+from openmemory.sources.cutting import pieces
+from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.schemas import FileEvent, NewSession, SavedSession, SessionPage, SessionSaved, SessionText
+from openmemory.sources.writing import NewPassage
+
+MAX_NUMBER = 2**31 - 1
+MAX_CONTENT = 8_388_608
+"""The number of characters that the text of a session may have."""
+
+_PREFIX = "session-"
+_NUMBERED = re.compile(r"session-([0-9]{1,10})")
+_COLUMNS = (
+    Source.locator, Source.title, Source.summary, Source.namespace, App.name, Source.length, Source.created_at,
+    Source.updated_at,
+)  # fmt: skip
+
+
+def number_of(thread_id: str | None) -> int | None:
+    """The number of the session with this thread id; None if it is that of no session."""
+    found = _NUMBERED.fullmatch(thread_id or "")
+    return int(found[1]) if found else None
+
+
+class Sessions:
+    """Saves sessions, lists and reads them."""
+
+    def __init__(
+        self,
+        database: Database,
+        delivery: OutboxDelivery,
+        *,
+        limits: LimitSettings,
+        capture: CaptureSettings,
+        rates: RateLimiter,
+    ) -> None:
+        self._database = database
+        self._delivery = delivery
+        self._limits = limits
+        self._capture = capture
+        self._rates = rates
+        self.written: Counter[str] = Counter()
+        """Sessions written since the start, by operation: add or update."""
+
+    async def save(self, caller: Caller, new: NewSession) -> SessionSaved:
+        """Save a session of the app. One of the same number is replaced, and its unchanged passages stay.
+
+        Secrets are redacted unless `capture.secrets` is `store`.
+
+        Raises:
+            ConflictError: the thread of this number has messages, which must not be replaced.
+            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Invalid: the number, the namespace, the title, the summary or the content is invalid.
+        """
+        limits = self._limits
+        validation.between(new.number, "number", 0, MAX_NUMBER)
+        namespace = validation.name(new.namespace, "namespace", limits)
+        validation.text(new.title, "title", limits.name, "limits.name")
+        validation.part(new.summary, "summary", limits.text, "limits.text")
+        storable(new.content, "content")
+        if len(new.content) > MAX_CONTENT:
+            problem = f"has {len(new.content):,} characters; the limit is {MAX_CONTENT:,}"
+            raise TooLarge("content", problem)
+        caller.may_write(namespace)
+        await self._rates.save(caller, 1)
+        redacted = list[str]()
+        if self._capture.secrets != "store":
+            new, redacted = await asyncio.to_thread(_redacted, new)
+        parts = await asyncio.to_thread(self._passages, new)
+        done = await self._save(caller, replace(new, namespace=namespace), parts)
+        done.redacted = redacted
+        if done.event is not FileEvent.NONE:
+            self.written[done.event.value.lower()] += 1
+        self._delivery.wake()
+        return done
+
+    def _passages(self, new: NewSession) -> list[NewPassage]:
+        """The summary, or the title if there is none, and then the text in pieces, each with the title above it."""
+        about = new.summary.strip() or new.title
+        found = [NewPassage(about, None, None, new.title, writing.labels(about, self._capture))]
+        for piece in pieces(new.content, "markdown"):
+            heading = " > ".join(each for each in (new.title, piece.heading) if each)
+            labels = writing.labels(piece.content, self._capture)
+            found.append(NewPassage(piece.content, piece.first_line, piece.last_line, heading, labels))
+        return found
+
+    @retry_on_conflict
+    async def _save(self, caller: Caller, new: NewSession, parts: list[NewPassage]) -> SessionSaved:
+        hash_ = hashlib.sha256(new.content.encode()).hexdigest()
+        thread = f"{_PREFIX}{new.number}"
+        async with self._database.transaction() as tx:
+            await refuse_paused(tx, {caller.app_id}, "save sessions")
+            source = await writing.opened(tx, caller, new.namespace, SourceKind.CONVERSATION, thread)
+            done = SessionSaved(source.id, new.number, new.title, new.namespace, FileEvent.NONE, len(parts))
+            mine = select(Source.id).where(Source.id == source.id)
+            active = source.state is State.ACTIVE
+            if active and await tx.scalar(mine.where(_unchanged(new, hash_))) is not None:
+                return done
+            # Of a conversation, not of a session: nothing that was said is lost.
+            if await tx.scalar(select(Passage.id).where(Passage.source_id == source.id, _SAID).limit(1)) is not None:
+                raise ConflictError(f"The thread {thread} is a conversation with messages.", code="session_is_thread")
+            readable = mine.where(_sessions(caller, State.ACTIVE, State.DELETED))
+            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
+                raise Invalid("number", "is that of a session that a rule hides from this app", code="session_hidden")
+            if not active:
+                await passages.erase(tx, Passage.source_id == source.id)
+            columns = {
+                "hash": hash_, "bytes": len(new.content.encode()), "language": None, "title": new.title,
+                "thread_id": thread,
+            }  # fmt: skip
+            done.changed = await writing.replace_passages(tx, source, PassageKind.SESSION, parts, columns)
+            # A conversation is read in the order of its times.
+            await tx.execute(_ORDER, {"source": source.id})
+            values = {"summary": new.summary, "state": State.ACTIVE, "deleted_at": None, "closed_at": func.now()}
+            await tx.execute(update(Source).where(Source.id == source.id).values(values))
+            await audit_log.record(tx, caller, AuditAction.SESSION_SAVE, [source.id])
+        done.event = FileEvent.UPDATE if active and source.hash is not None else FileEvent.ADD
+        return done
+
+    async def list(
+        self, caller: Caller, *, namespaces: tuple[str, ...] = (), page: int = 1, size: int = 50
+    ) -> SessionPage:
+        """A page of the sessions that the caller may read, the last number first.
+
+        Raises:
+            Invalid: a namespace, the page or its size is invalid.
+        """
+        caller.may_read()
+        validation.between(page, "page", 1, 1_000_000)
+        validation.between(size, "size", 1, MAX_PAGE_SIZE)
+        which = and_(_sessions(caller), *self._within(namespaces))
+        await self._rates.search(caller)
+        rows = select(*_COLUMNS).join(App, App.id == Source.app_id).where(which)
+        some = rows.order_by(_NUMBER.desc(), Source.updated_at.desc(), Source.id).offset((page - 1) * size).limit(size)
+        async with self._database.transaction() as tx:
+            total = await tx.scalar(select(func.count()).select_from(Source).where(which), caller.parameters) or 0
+            items = [_session(row) for row in await tx.execute(some, caller.parameters)]
+            await audit_log.record(tx, caller, AuditAction.SESSION_LIST, detail={"sessions": len(items)})
+        return SessionPage(items, total, page, size)
+
+    async def read(self, caller: Caller, number: int, *, namespaces: tuple[str, ...] = ()) -> SessionText:
+        """The session of this number that was saved last, with its text.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+            Invalid: the number or a namespace is invalid.
+        """
+        caller.may_read()
+        validation.between(number, "number", 0, MAX_NUMBER)
+        which = [_sessions(caller), Source.locator == f"{_PREFIX}{number}", *self._within(namespaces)]
+        await self._rates.search(caller)
+        sources = select(*_COLUMNS, Source.id).join(App, App.id == Source.app_id).where(*which)
+        last = sources.order_by(Source.updated_at.desc(), Source.id).limit(1)
+        columns = (Passage.content, Passage.first_line, Passage.last_line, Passage.labels)
+        parts = select(*columns).order_by(Passage.position)
+        async with self._database.transaction() as tx:
+            if (row := (await tx.execute(last, caller.parameters)).one_or_none()) is None:
+                raise NotFound("Session not found", code="session_not_found")
+            parts = parts.where(Passage.source_id == row.id, readable_by(caller, Passage))
+            found = (await tx.execute(parts, caller.parameters)).all()
+            await audit_log.record(tx, caller, AuditAction.SESSION_READ, [row.id])
+        labels = sorted({label for part in found for label in part.labels})
+        return SessionText(_session(row), _joined(found), labels)
+
+    def _within(self, namespaces: tuple[str, ...]) -> Sequence[ColumnElement[bool]]:
+        if not namespaces:
+            return []
+        return [Source.namespace.in_([validation.name(name, "namespace", self._limits) for name in namespaces])]
+
+
+_SAID = Passage.kind == literal_column(f"'{PassageKind.TURN.value}'")
+_ORDER = text(
+    """
+    UPDATE passages AS p SET created_at = s.created_at + p.position * interval '1 microsecond'
+    FROM sources AS s WHERE s.id = :source AND p.source_id = s.id
+    """
+)
+_NUMBER = cast(func.substr(Source.locator, len(_PREFIX) + 1), BigInteger)
+
+
+def _sessions(caller: Caller, *states: State) -> ColumnElement[bool]:
+    """The sessions that the caller may read, in these states or active."""
+    kind = Source.kind == literal_column(f"'{SourceKind.CONVERSATION.value}'")
+    saved = and_(kind, Source.hash.is_not(None), Source.locator.regexp_match(f"^{_NUMBERED.pattern}$"))
+    return and_(saved, readable_by(caller, Source, states=states or (State.ACTIVE,)))
+
+
+def _unchanged(new: NewSession, hash_: str) -> ColumnElement[bool]:
+    return and_(Source.hash == hash_, Source.title == new.title, Source.summary == new.summary)
+
+
+def _session(row: Any) -> SavedSession:
+    thread, title, summary, namespace, app, length, created, updated = row[:8]
+    return SavedSession(
+        int(thread.removeprefix(_PREFIX)), title or "", summary or "", namespace, app, thread, length, created, updated
+    )
+
+
+def _redacted(new: NewSession) -> tuple[NewSession, list[str]]:
+    """The session without secrets, and their kinds."""
+    kinds, fields = set[str](), dict[str, Any]()
+    for field in ("title", "summary", "content"):
+        text = getattr(new, field)
+        found = secrets.find(text)
+        fields[field] = secrets.without(text, found)
+        kinds |= {each.kind for each in found}
+    return replace(new, **fields), sorted(kinds)
+
+
+def _joined(parts: Iterable[Any]) -> str:
+    """The text of a session from its passages, with the blank lines between them. The summary has no lines."""
+    joined, line = "", 1
+    for part in parts:
+        if part.first_line is not None:
+            # The pieces of one long line stand next to each other.
+            joined += "\n" * (part.first_line - line) + part.content
+            line = part.last_line
+    return joined
