@@ -65,6 +65,7 @@ lock: .venv/.build ## renew the lock files after a change of pyproject.toml; ARG
 	@$(call compile,requirements-dev.lock,pyproject.toml --extra dev -c requirements.lock)
 	@$(call compile,requirements-docs.lock,--group docs -c requirements-dev.lock)
 	@$(call compile,requirements-browser.lock,--group browser -c requirements-dev.lock)
+	@$(call compile,requirements-s3.lock,--group s3)
 
 format: .venv/.dev ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
@@ -135,14 +136,14 @@ INSTALL_WITH = pip install --quiet --only-binary :all: --require-hashes
 	@$(call install,requirements-browser.lock)
 	@touch .venv/.dev $@
 
-# MkDocs stands apart: the service and its tests run without it.
-.venv/docs/.done: .venv/.build requirements-docs.lock
-	@echo "Installing requirements-docs.lock ..."
-	@rm -rf .venv/docs
-	@$(BIN)/python -m venv --without-pip .venv/docs
-	@VIRTUAL_ENV="$$(pwd -P)/.venv/docs" $(UV) $(INSTALL_WITH) -r requirements-docs.lock || \
-		$(BIN)/python -m pip --python .venv/docs/bin/python install --quiet --only-binary :all: --require-hashes \
-			-r requirements-docs.lock
+# MkDocs and the S3 of the tests stand apart: the service and the other tests run without them.
+.venv/docs/.done .venv/s3/.done: .venv/%/.done: .venv/.build requirements-%.lock
+	@echo "Installing requirements-$*.lock ..."
+	@rm -rf .venv/$*
+	@$(BIN)/python -m venv --without-pip .venv/$*
+	@VIRTUAL_ENV="$$(pwd -P)/.venv/$*" $(UV) $(INSTALL_WITH) -r requirements-$*.lock || \
+		$(BIN)/python -m pip --python .venv/$*/bin/python install --quiet --only-binary :all: --require-hashes \
+			-r requirements-$*.lock
 	@touch $@
 
 # uv takes seconds where pip takes a minute, but only pip knows the indexes and certificates of pip's configuration.

@@ -62,9 +62,10 @@ from openmemory.memories.lifecycle.upcoming import Upcoming
 from openmemory.memories.models import Memory
 from openmemory.memories.service import Memories
 from openmemory.memories.short_ids import ShortIds
+from openmemory.objects.s3 import S3Objects
 from openmemory.objects.service import Objects
 from openmemory.objects.service_key import service_key
-from openmemory.objects.stores import FolderObjects
+from openmemory.objects.stores import FolderObjects, ObjectStore
 from openmemory.saved_settings.embedders import Embedders
 from openmemory.saved_settings.service import Configuration
 from openmemory.saved_settings.trials import Trials
@@ -213,9 +214,12 @@ def data_dir(settings: Settings) -> Path:
     return Path(settings.data_dir).expanduser().absolute() if settings.data_dir else default_data_dir()
 
 
-def _objects_folder(settings: Settings, stores: Stores) -> Path:
-    configured = settings.documents.store
-    return Path(configured).expanduser().absolute() if configured else stores.folder / OBJECTS_FOLDER
+def _object_store(settings: Settings, stores: Stores) -> ObjectStore:
+    configured = settings.documents
+    if configured.bucket is not None:
+        return S3Objects(configured)
+    folder = Path(configured.store).expanduser().absolute() if configured.store else stores.folder / OBJECTS_FOLDER
+    return FolderObjects(folder)
 
 
 @asynccontextmanager
@@ -358,7 +362,7 @@ async def open_services(
         )
         objects = Objects(
             database,
-            FolderObjects(_objects_folder(settings, stores)),
+            _object_store(settings, stores),
             lambda: settings.documents.key_bytes() or service_key(stores.folder),
         )
         backup = Backup(

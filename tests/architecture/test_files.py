@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock", "requirements-docs.lock")
+LOCKS = (
+    "requirements-build.lock",
+    "requirements.lock",
+    "requirements-dev.lock",
+    "requirements-docs.lock",
+    "requirements-s3.lock",
+)
 PINNED = re.compile(r"^([a-z0-9._-]+)==(\S+?)(?: ; (.+?))? \\$", re.MULTILINE)
 
 
@@ -51,6 +57,7 @@ def test_the_locks_hold_what_pyproject_asks_for(root: Path, pyproject: dict[str,
         "requirements-build.lock": pyproject["dependency-groups"]["build"],
         "requirements.lock": project["dependencies"],
         "requirements-docs.lock": pyproject["dependency-groups"]["docs"],
+        "requirements-s3.lock": pyproject["dependency-groups"]["s3"],
         "requirements-dev.lock": [*project["dependencies"], *project["optional-dependencies"]["dev"]],
     }
     for lock, requirements in wanted.items():

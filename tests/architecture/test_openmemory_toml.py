@@ -64,7 +64,7 @@ def test_the_file_as_it_is_changes_nothing(root: Path) -> None:
 
 def test_every_line_of_the_file_may_be_uncommented(root: Path, tmp_path: Path) -> None:
     text = (root / "openmemory.toml").read_text(encoding="utf-8")
-    uncommented = re.sub(r"^# (?=[a-z_]+ = )", "", text, flags=re.MULTILINE)
+    uncommented = re.sub(r"^# (?=[a-z0-9_]+ = )", "", text, flags=re.MULTILINE)
     (tmp_path / "all.toml").write_text(uncommented, encoding="utf-8")
     document = tomllib.loads(uncommented)
     listed = {(name,) for name, value in document.items() if not isinstance(value, dict)}

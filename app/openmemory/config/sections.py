@@ -8,7 +8,16 @@ import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from openmemory.config.addresses import Allowed, is_loopback, web_url
 
@@ -309,7 +318,17 @@ class DocumentSettings(Section):
     """Documents that are stored: their originals."""
 
     keep: bool = Field(True, description="Keep the originals of documents, unless a request says otherwise.")
-    store: str = Field("", description="Folder of the originals; empty: objects in the data folder.")
+    store: str = Field(
+        "",
+        description="Where the originals are: a folder, or a bucket of S3 such as s3://bucket/prefix; empty: objects in"
+        " the data folder.",
+    )
+    s3_endpoint: str = Field(
+        "", description="Address of a server that speaks S3, such as http://localhost:9000; empty: Amazon."
+    )
+    s3_region: str = Field("us-east-1", description="Region of the bucket.")
+    s3_access_key: str = Field("", description="Access key of the bucket.")
+    s3_secret_key: SecretStr = Field(SecretStr(""), description="Secret key that belongs to s3_access_key.")
     key: SecretStr = Field(
         SecretStr(""),
         description="Encrypts the keys of the originals: 32 bytes in base64; empty: objects.key in the data folder.",
@@ -321,6 +340,26 @@ class DocumentSettings(Section):
         if (given := key.get_secret_value()) and len(_base64(given)) != 32:
             raise ValueError("must be 32 bytes in base64, as `openssl rand -base64 32` prints them")
         return key
+
+    @model_validator(mode="after")
+    def _bucket_has_keys(self) -> DocumentSettings:
+        if self.bucket is None:
+            return self
+        if not self.bucket[0]:
+            raise ValueError("store: must name a bucket, such as s3://bucket/prefix")
+        if not (self.s3_access_key and self.s3_secret_key.get_secret_value()):
+            raise ValueError("s3_access_key and s3_secret_key: must be given for a store in S3")
+        if self.s3_endpoint and not self.s3_endpoint.startswith(("http://", "https://")):
+            raise ValueError("s3_endpoint: must begin with http:// or https://")
+        return self
+
+    @property
+    def bucket(self) -> tuple[str, str] | None:
+        """The bucket and the prefix of the store; None if it is a folder."""
+        if not self.store.startswith("s3://"):
+            return None
+        bucket, _, prefix = self.store.removeprefix("s3://").partition("/")
+        return bucket, prefix.strip("/")
 
     def key_bytes(self) -> bytes | None:
         """The key as bytes; None if it is the one in the data folder."""

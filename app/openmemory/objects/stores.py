@@ -1,4 +1,4 @@
-"""Where objects are: a folder, or a bucket of S3."""
+"""Where objects are. This module has the folder; see `openmemory.objects.s3` for the other place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Protocol
 from openmemory.errors import NotFound, Unavailable
 from openmemory.resilience.atomic_files import replacing
 
-_CHUNK = 1024 * 1024
+CHUNK = 1024 * 1024
+"""The number of bytes that are read at a time."""
 
 
 class ObjectStore(Protocol):
@@ -76,7 +77,7 @@ class FolderObjects:
         except OSError as error:
             raise _away(error) from error
         try:
-            while chunk := await asyncio.to_thread(file.read, _CHUNK):
+            while chunk := await asyncio.to_thread(file.read, CHUNK):
                 yield chunk
         except OSError as error:
             raise _away(error) from error
