@@ -1,12 +1,13 @@
 """How well searches find files by commit messages and functions by their docstrings, as `openmemory ingest` keeps them.
 
-    python -m benchmarks code [--commits REPOSITORY] [--docstrings FOLDER] [--questions 300] [--worst 5]
+    python -m benchmarks code [--commits REPOSITORY] [--docstrings FOLDER] [--symbols FOLDER] [--questions N]
 
 `--commits` stores the files of a repository as they are now. The subject of each commit that changed one to ten of them
 is a question, and the changed files are the answers. `--docstrings` stores the Python files of a folder without their
 docstrings. The first sentence of a docstring is a question, and a passage that overlaps its function is the answer.
 Beside ours stand the two arms as they answer the whole question, and both fused by reciprocal ranks of equal weight.
-"Lines" cuts every file between paragraphs instead of at headings and by indentation.
+"Lines" cuts every file between paragraphs instead of at headings and by indentation. `--symbols` compares the names
+that passages define with those that Python's own parser finds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import random
 import re
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -38,6 +41,7 @@ from openmemory.search.corpus import PASSAGES
 from openmemory.services import Services, open_services
 from openmemory.sources import cutting, files
 from openmemory.sources.schemas import NewFile
+from openmemory.sources.symbols import symbols
 
 _FILES_TOGETHER = 200
 _MOST_FILES = 10
@@ -212,14 +216,47 @@ def _worst(
         yield f"      found {', '.join(f'{spans[id_].path}:{spans[id_].first}' for id_ in answers[number][:3])}"
 
 
+def symbols_of(folder: Path) -> str:
+    """How many of the definitions in the Python files of a folder are found, as `name` and as `owner.name`."""
+    qualified, bare = Counter[bool](), Counter[bool]()
+    count, seconds = 0, 0.0
+    for path in sorted(folder.rglob("*.py")):
+        text_ = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            defined = set(_definitions(ast.parse(text_), ""))
+        except (SyntaxError, ValueError):
+            continue
+        parts = cutting.pieces(text_, "python")
+        started = time.process_time()
+        found = {name for part in parts for name in symbols(part.content, part.heading)}
+        seconds += time.process_time() - started
+        count += len(parts)
+        qualified.update(name in found for name in defined)
+        bare.update(name in found for name in {name.rpartition(".")[2] for name in defined})
+    shares = [f"{one[True] / max(1, one.total()):.3f} of {one.total()}" for one in (bare, qualified)]
+    return f"names {shares[0]}, with their owners {shares[1]}; {seconds / max(1, count) * 1e6:.0f} µs a passage"
+
+
+def _definitions(node: ast.AST, owner: str) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield f"{owner}.{child.name}".lstrip(".").lower()
+            yield from _definitions(child, child.name)
+        else:
+            yield from _definitions(child, owner)
+
+
 def main() -> None:
     """Evaluate what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commits", type=Path, help="a Git repository")
     parser.add_argument("--docstrings", type=Path, help="a folder of Python files")
+    parser.add_argument("--symbols", type=Path, help="a folder of Python files")
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--worst", type=int, default=0, help="how many missed questions to show")
     given = parser.parse_args()
+    if given.symbols is not None:
+        print(symbols_of(given.symbols))
     with temporary_folder("code") as data:
         if given.commits is not None:
             asyncio.run(evaluate(commits(given.commits, given.questions), data, given.worst))

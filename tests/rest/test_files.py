@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
+
+from tests.backup.archives import bring_in, export
 
 GUIDE = "# Webshop\n\n## Install\n\nRun make serve.\n\n## Pay\n\nOnly with cards.\n"
 
@@ -53,7 +56,60 @@ async def test_a_bad_file_is_named_and_the_others_are_stored(post):
 
 async def test_fields_of_files_are_for_passages_only(client, new_user, post):
     await post("batch", files=[{"path": "a.md", "text": "tea"}])
-    for field in ({"path": "a"}, {"language": "markdown"}):
+    for field in ({"path": "a"}, {"language": "markdown"}, {"symbol": "tea"}):
         answer = await client.post("/api/v1/memories/search", json={"user_id": new_user, "query": "tea"} | field)
         assert answer.status_code == 422
         assert answer.json()["detail"].startswith(next(iter(field)))
+
+
+STORE = """class Store:
+    def get(self, key):
+        return self.items[key]
+
+    def put(self, key, item):
+        self.items[key] = item
+"""
+SHELF = """class Shelf {
+  get(number) {
+    return this.books[number];
+  }
+}
+"""
+
+
+async def test_code_is_found_by_what_it_defines(services, client, post, new_user):
+    texts = {"store.py": STORE, "shelf.js": SHELF, "get.md": "get"}
+    files = [{"path": path, "text": text} for path, text in texts.items()]
+    await post("batch", files=files)
+
+    async def found(symbol, user=new_user, **more):
+        body = {"user_id": user, "query": "get", "corpus": "passages", "symbol": symbol} | more
+        answer = await client.post("/api/v1/memories/search", json=body)
+        assert answer.status_code == 200, answer.text
+        return [one["path"] for one in answer.json()["passages"]["results"]]
+
+    async def the_same(user):
+        assert await found("Store.get", user) == await found("store::get", user) == ["store.py"]
+        assert sorted(await found("get", user)) == ["shelf.js", "store.py"]
+        assert await found("Shelf.put", user) == []
+        assert await found("get", user, path="other") == []
+
+    await services.outbox_delivery.drain()
+    await the_same(new_user)
+    other = f"{new_user}-other"
+    await services.directory.caller(other, None, owner=True)
+    await bring_in(client, other, await export(client, new_user))
+    await the_same(other)
+    too_long = {"user_id": new_user, "query": "get", "corpus": "passages", "symbol": "x" * 1_000}
+    refused = await client.post("/api/v1/memories/search", json=too_long)
+    assert refused.json()["detail"].startswith("symbol: ")
+
+
+async def test_the_index_of_symbols_answers_among_many_passages(services, post):
+    await post("batch", files=[{"path": "store.py", "text": STORE}])
+    async with services.database.transaction() as tx:
+        await tx.execute(text("SET LOCAL enable_seqscan = off"))
+        lines = await tx.scalars(
+            text("EXPLAIN SELECT id FROM passages WHERE symbols <> '{}' AND symbols @> ARRAY['store.get']")
+        )
+        assert any("idx_passage_symbols" in line for line in lines)

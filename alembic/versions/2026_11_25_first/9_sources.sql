@@ -104,6 +104,7 @@ CREATE TABLE passages (
     words tsvector NOT NULL,
     word_count integer NOT NULL,
     labels text[] NOT NULL DEFAULT '{}',
+    symbols text[] NOT NULL DEFAULT '{}',
     CONSTRAINT pk_passages PRIMARY KEY (id),
     CONSTRAINT fk_passages_source_id_sources FOREIGN KEY (source_id) REFERENCES sources (id) ON DELETE CASCADE,
     CONSTRAINT ck_passages_kind CHECK (kind IN ('turn', 'session', 'text', 'code', 'document')),
@@ -114,6 +115,7 @@ CREATE UNIQUE INDEX uq_passages_external_id ON passages (source_id, external_id)
 CREATE INDEX idx_passage_user_created ON passages (user_id, created_at, id);
 CREATE INDEX idx_passage_thread_created ON passages (user_id, thread_id, created_at, id);
 CREATE INDEX idx_passage_expiring ON passages (expires_at) WHERE state = 'active' AND expires_at IS NOT NULL;
+CREATE INDEX idx_passage_symbols ON passages USING gin (symbols) WHERE symbols <> '{}';
 CREATE INDEX idx_passage_lexical ON passages USING gin (lexical_keys(user_id, namespace, words))
     WITH (fastupdate = off) WHERE state = 'active';
 ALTER INDEX idx_passage_lexical ALTER COLUMN 1 SET STATISTICS 0;

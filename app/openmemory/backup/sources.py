@@ -12,6 +12,7 @@ from openmemory.memories import validation
 from openmemory.memories.intake import Intake
 from openmemory.sources.files import checked_path
 from openmemory.sources.models import PassageKind, SourceKind
+from openmemory.sources.symbols import symbols
 
 _STATES = ("active", "deleted")
 _LONGEST = 2**31 - 1
@@ -89,7 +90,7 @@ class SourceRecords:
         labels = list(self.intake.labels(said, {}))
         return "incoming_passages", (
             number, id_, source, kind, place, own, speaker, self._said(heading, "heading"), *lines, said, metadata,
-            state, created, expires, labels,
+            state, created, expires, labels, symbols(said, heading) if kind == PassageKind.CODE else [],
         )  # fmt: skip
 
     def _said(self, text: str | None, field: str) -> str | None:

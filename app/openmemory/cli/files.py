@@ -50,12 +50,15 @@ async def search(
     namespace: Namespace = None,
     path: Below = None,
     language: Annotated[str | None, typer.Option(metavar="NAME", help="Only in this language, such as python.")] = None,
+    symbol: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only code that defines this name, such as Store.get.")
+    ] = None,
     limit: Rows = 10,
 ) -> CommandAnswer:
     """Find passages of files by meaning and by words, best match first."""
     body = {
         "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "path": path,
-        "language": language, "corpus": "passages", "kinds": ["text", "code"],
+        "language": language, "symbol": symbol, "corpus": "passages", "kinds": ["text", "code"],
     }  # fmt: skip
     found = (await client.call("POST", "/api/v1/memories/search", body=body))["passages"]
     rows = [

@@ -22,6 +22,7 @@ class FilesArguments(Arguments):
     namespace: str | None = Field(None, description="Only this project.")
     path: str | None = Field(None, description="Only files whose path begins so.")
     language: str | None = Field(None, description="Such as python.")
+    symbol: str | None = Field(None, description="Only code that defines this name, such as Store.get.")
 
 
 class FoundPassage(BaseModel):
@@ -52,6 +53,7 @@ async def _find(services: Services, call: ToolCall[FilesArguments]) -> Answer:
         kinds=(PassageKind.TEXT.value, PassageKind.CODE.value),
         below=arguments.path or "",
         languages=() if arguments.language is None else (arguments.language.lower(),),
+        symbol=arguments.symbol or "",
     )
     answer = await services.search.passages(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)

@@ -316,6 +316,9 @@ class SearchBody(BaseModel):
     )
     path: str | None = Field(default=None, description="Only passages of files whose path begins so.")
     language: str | None = Field(default=None, description="Only passages of files in this language, such as python.")
+    symbol: str | None = Field(
+        default=None, description="Only passages of code that define this name, such as get or Store.get."
+    )
     from_date: Seconds | None = None
     to_date: Seconds | None = None
     filter: dict[str, Any] | None = Field(default=None, description=FILTER)

@@ -104,6 +104,7 @@ async def search_memories(
         created_to=moment(wanted.to_date),
         below=wanted.path or "",
         languages=listed(wanted.language),
+        symbol=wanted.symbol or "",
         filter=filters.parsed(wanted.filter),
         as_of=wanted.as_of,
         explain=wanted.explain,

@@ -20,7 +20,7 @@ from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.search.corpus import MEMORIES, Corpus
-from openmemory.search.filter_sql import LANGUAGE, PATH, Shape, by_shape, filtering, is_usual, predicate
+from openmemory.search.filter_sql import LANGUAGE, PATH, SYMBOL, Shape, by_shape, filtering, is_usual, predicate
 from openmemory.search.filters import All, Comparison, Node, Operator
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.schemas import SearchQuery
@@ -104,12 +104,15 @@ def compiled_filter(caller: Caller, query: SearchQuery, corpus: Corpus = MEMORIE
             query.filter
             or query.below
             or query.languages
+            or query.symbol
             or query.threads
             or query.categories
             or query.created_from
             or query.created_to
         ),
-        beyond_words=bool(query.filter or query.below or query.languages or query.categories or len(query.threads) > 1),
+        beyond_words=bool(
+            query.filter or query.below or query.languages or query.symbol or query.categories or len(query.threads) > 1
+        ),
         corpus=corpus,
     )
 
@@ -131,6 +134,8 @@ def _tree(query: SearchQuery) -> Node | None:
         parts.append(Comparison(PATH, Operator.EQ, (query.below,)))
     if query.languages:
         parts.append(Comparison(LANGUAGE, Operator.IN, query.languages))
+    if query.symbol:
+        parts.append(Comparison(SYMBOL, Operator.EQ, (query.symbol,)))
     if query.filter is not None:
         parts.append(query.filter)
     return All(tuple(parts)) if parts else None

@@ -42,7 +42,7 @@ from openmemory.sources.models import WITH_PATHS, Source
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PATH, LANGUAGE = "path of a file", "language of a file"
+PATH, LANGUAGE, SYMBOL = "path of a file", "language of a file", "symbol of code"
 """Fields that only passages have, and no filter can name."""
 
 MAX_INDEXED_VALUES = 16
@@ -184,6 +184,10 @@ def _own(leaf: _Leaf, rows: Any) -> ColumnElement[bool]:
         mine = select(App.id).where(App.owner_id == bindparam("caller_user_id"), _compared(leaf, App.name))
         found: ColumnElement[bool] = rows.app_id.in_(mine)
         return found
+    if leaf.field == SYMBOL:
+        # The first part is that of the index.
+        some: ColumnElement[bool] = rows.symbols != literal_column("'{}'::text[]")
+        return and_(some, rows.symbols.contains(bindparam(leaf.name, type_=ARRAY(Text))))
     if leaf.field in (PATH, LANGUAGE):
         begins: Any = func.starts_with(Source.locator, bindparam(leaf.name, type_=Text()))
         meant = begins if leaf.field == PATH else Source.language == func.any(bindparam(leaf.name, type_=ARRAY(Text)))

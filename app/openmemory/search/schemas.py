@@ -60,6 +60,8 @@ class SearchQuery:
     """Only passages of files whose path begins so."""
     languages: tuple[str, ...] = ()
     """Only passages of files in these languages."""
+    symbol: str = ""
+    """Only passages of code that define this name, such as `get` or `store.get`."""
     filter: Node | None = None
     as_of: datetime | None = None
     """Answers as of this time; see `openmemory.search.as_of`."""

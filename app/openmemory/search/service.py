@@ -50,6 +50,7 @@ from openmemory.search.results import ReadRows, passage_answer, search_answer
 from openmemory.search.schemas import CorpusName, Method, PassageAnswer, RerankedBy, SearchAnswer, SearchQuery
 from openmemory.search.threads import add_threads, preceding
 from openmemory.search.time_only import memories_written_at
+from openmemory.sources.symbols import normal
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Search:
         """
         caller.may_read()
         validation.text(query.text, "query", self._settings.limits.query, "limits.query")
-        for field, used in (("path", query.below), ("language", query.languages)):
+        for field, used in (("path", query.below), ("language", query.languages), ("symbol", query.symbol)):
             if used:
                 raise Invalid(field, "applies to passages only; search them with corpus=passages")
         query, within_reach = self._checked(caller, query)
@@ -184,7 +185,8 @@ class Search:
         _refuse_filters_of_memories(query)
         storable(query.below, "path")
         languages = tuple(validation.name(one, "language", self._settings.limits) for one in query.languages)
-        query = replace(query, languages=languages)
+        symbol = normal(validation.name(query.symbol, "symbol", self._settings.limits)) if query.symbol else ""
+        query = replace(query, languages=languages, symbol=symbol)
         query, within_reach = self._checked(caller, query)
         pace = asyncio.ensure_future(self._rates.search(caller))
         if not within_reach:

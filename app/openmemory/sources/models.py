@@ -109,8 +109,8 @@ class Source(Base):
 class Passage(Base):
     """A piece of a source, verbatim. It has the source's user, app, namespace, state and times of expiry.
 
-    `external_id`: the client's own id of a message. `created_at`: when it was said; of the messages of a thread, no two
-    have the same time.
+    `symbols`: the names that code defines. `external_id`: the client's own id of a message. `created_at`: when it was
+    said; of the messages of a thread, no two have the same time.
     """
 
     __tablename__ = "passages"
@@ -127,6 +127,7 @@ class Passage(Base):
             "idx_passage_expiring", "expires_at",
             postgresql_where=text("state = 'active' AND expires_at IS NOT NULL"),
         ),
+        Index("idx_passage_symbols", "symbols", postgresql_using="gin", postgresql_where=text("symbols <> '{}'")),
         Index(
             "idx_passage_lexical", text("lexical_keys(user_id, namespace, words)"),
             postgresql_using="gin", postgresql_with={"fastupdate": "off"}, postgresql_where=text("state = 'active'"),
@@ -157,3 +158,4 @@ class Passage(Base):
     words: Mapped[str] = mapped_column(TSVECTOR, FetchedValue())
     word_count: Mapped[int] = mapped_column(FetchedValue())
     labels: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
+    symbols: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))

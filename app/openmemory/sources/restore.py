@@ -23,7 +23,7 @@ TABLES: Mapping[str, str] = {
     "incoming_passages": """
         place integer, id uuid, source uuid, kind text, turn integer, external_id text, speaker text, heading text,
         first_line integer, last_line integer, content text, metadata jsonb, state memory_state,
-        created_at timestamptz, expires_at timestamptz, labels text[]""",
+        created_at timestamptz, expires_at timestamptz, labels text[], symbols text[]""",
 }
 """Columns of the temporary tables, in COPY order."""
 
@@ -74,11 +74,13 @@ _PASSAGES = text(
     f"""
     WITH made AS (
         INSERT INTO passages (id, source_id, user_id, app_id, namespace, thread_id, kind, position, external_id,
-            speaker, heading, first_line, last_line, content, metadata, state, created_at, labels, expires_at)
+            speaker, heading, first_line, last_line, content, metadata, state, created_at, labels, symbols,
+            expires_at)
         SELECT CASE WHEN e.id IS NULL THEN m.id ELSE {DERIVED.format(id="m.id")} END, s.id, s.user_id, s.app_id,
             s.namespace, CASE WHEN s.kind = 'conversation' THEN s.locator END, m.kind,
             s.length + row_number() OVER (PARTITION BY s.id ORDER BY m.turn, m.place), m.external_id, m.speaker,
-            m.heading, m.first_line, m.last_line, m.content, m.metadata, m.state, m.created_at, m.labels, m.expires_at
+            m.heading, m.first_line, m.last_line, m.content, m.metadata, m.state, m.created_at, m.labels, m.symbols,
+            m.expires_at
         FROM incoming_passages AS m
         JOIN incoming_sources AS t ON t.id = m.source
         JOIN sources AS s ON s.id = t.target AND (s.kind = 'conversation') = (m.kind IN ('turn', 'session'))

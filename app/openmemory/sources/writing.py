@@ -21,6 +21,7 @@ from openmemory.memories.models import State
 from openmemory.serialization import exact_json
 from openmemory.sources import passages
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.symbols import symbols
 
 
 class NewPassage(NamedTuple):
@@ -87,7 +88,10 @@ async def replace_passages(
         if same := kept[passage.content, passage.heading]:
             moved.append(place | {"id": same.pop()})
         else:
-            said = {"content": passage.content, "heading": passage.heading, "labels": passage.labels}
+            said = {
+                "content": passage.content, "heading": passage.heading, "labels": passage.labels,
+                "symbols": symbols(passage.content, passage.heading) if kind is PassageKind.CODE else [],
+            }  # fmt: skip
             added.append(place | said | {"id": uuid4()})
     await passages.erase(tx, Passage.id.in_([id_ for ids in kept.values() for id_ in ids]))
     # Positions are unique, so that they are first moved out of the way.
@@ -114,11 +118,12 @@ _ADD = text(
     f"""
     WITH new AS (
         INSERT INTO passages (id, source_id, user_id, app_id, namespace, thread_id, kind, position, heading, first_line,
-                              last_line, content, labels)
+                              last_line, content, labels, symbols)
         SELECT id, :source_id, :user_id, :app_id, :namespace, :thread_id, :kind, position, heading, first_line,
-               last_line, content, labels
+               last_line, content, labels, symbols
         FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
-            id uuid, position integer, heading text, first_line integer, last_line integer, content text, labels text[])
+            id uuid, position integer, heading text, first_line integer, last_line integer, content text, labels text[],
+            symbols text[])
         RETURNING id, user_id
     ), source AS (
         UPDATE sources SET hash = :hash, language = :language, bytes = :bytes, length = :length, updated_at = now(),
