@@ -137,8 +137,20 @@ async def populate(services: Services, user: str) -> Caller:
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE memories SET expires_at = now() WHERE id = :id"), {"id": brief})
     await services.archiving.run()
-    await services.outbox_delivery.drain()
+    await delivered(services, owner)
     return owner
+
+
+async def delivered(services: Services, owner: Caller) -> None:
+    """Deliver everything of a user, also what failed and waits for its next attempt."""
+    waiting = text("SELECT count(*) FROM index_outbox WHERE user_id = :user")
+    async with asyncio.timeout(30):
+        while True:
+            await services.outbox_delivery.drain()
+            async with services.database.statement() as tx:
+                if not await tx.scalar(waiting, {"user": owner.user_id}):
+                    return
+            await asyncio.sleep(0.05)
 
 
 async def test_a_new_data_folder_has_everything_with_the_same_ids(
