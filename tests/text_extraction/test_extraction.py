@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import random
 import tempfile
 import zipfile
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from openmemory.errors import Invalid
-from openmemory.text_extraction import child, extraction
+from openmemory.text_extraction import child, extraction, formats
 from openmemory.text_extraction.extraction import Extracted, TextExtraction
 from tests.text_extraction.documents import pdf, word
 
@@ -224,3 +225,43 @@ async def test_noise_is_read_or_refused() -> None:
                 damaged[chance.randrange(len(damaged))] = chance.randrange(256)
             cut = bytes(damaged[: chance.randint(len(damaged) // 2, len(damaged))])
             await read_or_refused(name, cut)
+
+
+def epub(text: str) -> bytes:
+    """A book of one chapter."""
+    container = "<container xmlns='urn:oasis:names:tc:opendocument:xmlns:container'><rootfiles>"
+    package = (
+        "<package xmlns='http://www.idpf.org/2007/opf'><metadata/><manifest><item id='a' href='a.xhtml'/></manifest>"
+    )
+    return zipped(
+        {
+            "META-INF/container.xml": f"{container}<rootfile full-path='c.opf'/></rootfiles></container>".encode(),
+            "c.opf": f"{package}<spine><itemref idref='a'/></spine></package>".encode(),
+            "a.xhtml": f"<html><body><h1>Tea</h1><p>{text}</p></body></html>".encode(),
+        }
+    )
+
+
+async def test_markitdown_reads_more() -> None:
+    found = await extract("tea.epub", epub("With milk."))
+    assert (found.media_type, found.language, found.lines) == ("application/epub+zip", "markdown", False)
+    [part] = found.parts
+    assert part.text.split() == ["#", "Tea", "With", "milk."]
+    cell = {"cell_type": "markdown", "metadata": {}, "source": ["# Tea\n", "With milk."]}
+    notebook = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    [part] = (await extract("tea.ipynb", notebook.encode())).parts
+    assert part.text.split() == ["#", "Tea", "With", "milk."]
+
+
+async def test_what_markitdown_cannot_read_says_why() -> None:
+    assert "markitdown[xlsx]" in (await refusal("a.xlsx", zipped({"xl/workbook.xml": b"<workbook/>"}))).message
+    assert "damaged" in (await refusal("a.epub", b"PK\x03\x04\0\0")).message
+    bomb = zipped({f"{number}.xhtml": bytes(30 * 1024 * 1024) for number in range(8)})
+    assert "when it is unpacked" in (await refusal("a.epub", bomb)).message
+
+
+def test_without_markitdown_its_formats_name_it_and_text_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "installed", lambda _: False)
+    with pytest.raises(formats.Unreadable, match=r"pip install 'openmemory-server\[markitdown\]'"):
+        formats.format_of("a.epub", io.BytesIO(epub("With milk.")))
+    assert formats.format_of("a.ipynb", io.BytesIO(b"{}")).media_type == "text/plain"

@@ -1,4 +1,5 @@
-"""Reads the text of a document: PDF, Word, HTML, and every format that is plain text.
+"""Reads the text of a document: PDF, Word, HTML, and every format that is plain text. markitdown reads more, if it is
+installed.
 
 Runs in a process of its own (`text_extraction.child`), because a document may be made to exhaust its reader.
 """
@@ -9,6 +10,7 @@ import codecs
 import io
 import zipfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import BinaryIO, NamedTuple
 
 MAX_UNPACKED = 200 * 1024 * 1024
@@ -62,6 +64,17 @@ PDF = Format("application/pdf", "text", lines=False)
 WORD = Format("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "markdown", lines=False)
 HTML = Format("text/html", "markdown", lines=False)
 
+_CONVERTED = {
+    "epub": "application/epub+zip",
+    "ipynb": "application/x-ipynb+json",
+    "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+"""The endings of the names of documents that markitdown reads. It looks at more, and would run programs for some."""
+
+_BY_MARKITDOWN = {media_type: ending for ending, media_type in _CONVERTED.items()}
+
 
 def format_of(name: str, file: BinaryIO) -> Format:
     """The format of a document by its first bytes, and for plain text by the ending of its name.
@@ -74,6 +87,8 @@ def format_of(name: str, file: BinaryIO) -> Format:
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     if _PDF in start:
         return PDF
+    if ending in _CONVERTED and (installed("markitdown") or b"\0" in start):
+        return _converted(ending, start, file)
     if start.startswith(_ZIP):
         return _zipped(file)
     if ending in ("pdf", "docx"):
@@ -86,7 +101,27 @@ def format_of(name: str, file: BinaryIO) -> Format:
     return Format(_PLAIN.get(ending, "text/plain"), language.get(ending, "text"), lines=True)
 
 
+def installed(package: str) -> bool:
+    """True if a package can be imported."""
+    return find_spec(package) is not None
+
+
+def _converted(ending: str, start: bytes, file: BinaryIO) -> Format:
+    if not installed("markitdown"):
+        raise Unreadable(f"ends in .{ending}, which is read with `pip install 'openmemory-server[markitdown]'`")
+    if start.startswith(_ZIP):
+        _entries(file)
+    return Format(_CONVERTED[ending], "markdown", lines=False)
+
+
 def _zipped(file: BinaryIO) -> Format:
+    if "word/document.xml" not in _entries(file):
+        raise Unreadable("is a zip that is no Word document (docx)")
+    return WORD
+
+
+def _entries(file: BinaryIO) -> set[str]:
+    """The names of the files in a zip that is not too large."""
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
@@ -94,11 +129,9 @@ def _zipped(file: BinaryIO) -> Format:
         raise Unreadable("is a zip that is damaged") from error
     finally:
         file.seek(0)
-    if "word/document.xml" not in {entry.filename for entry in entries}:
-        raise Unreadable("is a zip that is no Word document (docx)")
     if len(entries) > MAX_ENTRIES or sum(entry.file_size for entry in entries) > MAX_UNPACKED:
         raise Unreadable(f"is larger than {MAX_UNPACKED // 2**20} MB when it is unpacked")
-    return WORD
+    return {entry.filename for entry in entries}
 
 
 def parts(form: Format, file: BinaryIO) -> Iterator[TextPart]:
@@ -113,6 +146,8 @@ def parts(form: Format, file: BinaryIO) -> Iterator[TextPart]:
         return _of_word(file)
     if form is HTML:
         return iter([TextPart(_of_html(file.read()))])
+    if form.media_type in _BY_MARKITDOWN:
+        return iter([TextPart(_by_markitdown(file, _BY_MARKITDOWN[form.media_type]))])
     return iter([TextPart(_decoded(file.read()))])
 
 
@@ -174,6 +209,20 @@ def _of_word(file: BinaryIO) -> Iterator[TextPart]:
         mark = "#" * min(int(level), 6) + " " if level.isdigit() and block.text.strip() else ""
         lines += [mark + block.text, ""]
     yield TextPart("\n".join(lines))
+
+
+def _by_markitdown(file: BinaryIO, ending: str) -> str:
+    from markitdown import FileConversionException, MarkItDown, MissingDependencyException, StreamInfo
+
+    converter = MarkItDown(enable_plugins=False)
+    try:
+        return converter.convert_stream(file, stream_info=StreamInfo(extension=f".{ending}")).markdown
+    except Exception as error:  # each of its readers fails in its own way
+        attempts = (error.attempts or ()) if isinstance(error, FileConversionException) else ()
+        reasons = [attempt.exc_info[0] for attempt in attempts if attempt.exc_info]
+        if MissingDependencyException in reasons:
+            raise Unreadable(f"ends in .{ending}, which is read with `pip install 'markitdown[{ending}]'`") from error
+        raise Unreadable(f"is a .{ending} file that is damaged") from error
 
 
 def _of_html(data: bytes) -> str:
