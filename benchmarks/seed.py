@@ -6,15 +6,17 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from sqlalchemy import text
 
 from openmemory.config.settings import Settings
+from openmemory.database.engine import Tx
 from openmemory.embeddings.chunks import stored_as
 from openmemory.embeddings.local import TOKENIZER
 from openmemory.embeddings.port import CODE, Codes
@@ -45,7 +47,7 @@ _WEIGHTS = list(accumulate(1 / (rank + 10) for rank in range(len(WORDS))))
 _VECTORS = text(
     """
     INSERT INTO embeddings (kind, id, model, text_hash, vector, chunking)
-    SELECT 'memory', e.id, :model, e.hash, e.vector, :chunking
+    SELECT :kind, e.id, :model, e.hash, e.vector, :chunking
     FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[])) AS e(id, hash, vector)
     """
 )
@@ -100,28 +102,34 @@ async def _fill(services: Services, caller: Caller, size: int, seed: int, fields
     for at in range(have or 0, size, BATCH):
         news = [MemoryCreate(text=next(source), **fields(n)) for n in range(at, min(at + BATCH, size))]
         added = await services.memories.add_many(caller, news)
-        vectors = generator.standard_normal((len(added), 384)).astype("<f4")
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         async with services.database.transaction() as tx:
             hashes = await tx.execute(
                 text("SELECT id, hash, content FROM memories WHERE id = ANY(:ids)"), {"ids": [one.id for one in added]}
             )
             rows = hashes.all()
-            await tx.execute(
-                _VECTORS,
-                {
-                    "model": services.embedder.model,
-                    "chunking": stored_as(services.embedder.chunking, 384),
-                    "ids": [row.id for row in rows],
-                    "hashes": [row.hash for row in rows],
-                    "vectors": [vector.tobytes() for vector in vectors],
-                },
-            )
+            await keep_vectors(tx, services, ItemKind.MEMORY, [(row.id, row.hash) for row in rows], generator)
             if services.embedder.tokenwise:
                 hashed = [(row.id, row.hash) for row in rows]
                 # Every word is a token; the number at the end has a digit.
                 drawn = [_tokens(generator, row.content.count(" ")) for row in rows]
                 await tokens.keep(tx, ItemKind.MEMORY, services.embedder.model, hashed, drawn)
+
+
+async def keep_vectors(
+    tx: Tx, services: Services, kind: ItemKind, items: Sequence[tuple[UUID, str]], generator: np.random.Generator
+) -> None:
+    """Store a random vector for each of these items, given by id and hash."""
+    vectors = generator.standard_normal((len(items), 384)).astype("<f4")
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    values = {
+        "kind": kind.value,
+        "model": services.embedder.model,
+        "chunking": stored_as(services.embedder.chunking, 384),
+        "ids": [id_ for id_, _ in items],
+        "hashes": [hash_ for _, hash_ in items],
+        "vectors": [vector.tobytes() for vector in vectors],
+    }
+    await tx.execute(_VECTORS, values)
 
 
 def _tokens(generator: np.random.Generator, count: int) -> Codes:

@@ -45,7 +45,7 @@ _OBJECT_EXISTS = {
     ),
 }
 _MAKE_CATEGORY = text("INSERT INTO categories (name) VALUES (:name) ON CONFLICT DO NOTHING")
-_CATEGORY = text("SELECT id FROM categories WHERE name = :name")
+_CATEGORY = text("SELECT id FROM categories WHERE name = :name FOR KEY SHARE")
 _CATEGORIES = table("categories", column("id"), column("name"))
 _AT_ONE_MOMENT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 

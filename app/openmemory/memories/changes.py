@@ -31,18 +31,15 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.orm import aliased
 
-from openmemory.access import rule_cache
-from openmemory.access.models import AccessControl, App, User
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.database.engine import Tx, violated
 from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
-from openmemory.index.models import Embedding, ItemKind
+from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.memories import repository
 from openmemory.memories.lifecycle import states
@@ -58,8 +55,6 @@ from openmemory.memories.models import (
 )
 from openmemory.memories.schemas import CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate, ReplacedText
 from openmemory.serialization import exact_json
-from openmemory.sources import passages
-from openmemory.sources.models import Passage
 
 _ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", user="new.user_id", source="FROM new")
 
@@ -210,14 +205,25 @@ async def _exact_duplicates(
     ]
 
 
+_ATTEMPTS = 3
+"""The attempts to find a category that another transaction removes between its two statements."""
+
+
 async def category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
     """The ids of the categories with these names. Creates missing categories."""
     if not names:
         return {}
-    rows = [{"name": name} for name in sorted(names)]
-    await tx.execute(pg_insert(Category).on_conflict_do_nothing(), rows)
-    found = await tx.execute(select(Category.name, Category.id).where(Category.name == func.any(sorted(names))))
-    return {row.name: row.id for row in found}
+    # Locked as a foreign key locks them, so that no erasure of a user removes them as unused.
+    there = select(Category.name, Category.id).where(Category.name == func.any(sorted(names)))
+    there = there.with_for_update(read=True, key_share=True)
+    found = dict[str, UUID]()
+    for _ in range(_ATTEMPTS):
+        rows = [{"name": name} for name in sorted(names - found.keys())]
+        await tx.execute(pg_insert(Category).on_conflict_do_nothing(), rows)
+        found = {row.name: row.id for row in await tx.execute(there)}
+        if len(found) == len(names):
+            return found
+    raise ConflictError("A category was removed at this moment. Try again.", code="category_removed")
 
 
 Flagging = Callable[[str, dict[str, Any]], tuple[str, ...]]
@@ -434,37 +440,6 @@ async def _archive_expired(tx: Tx, caller: Caller, which: ColumnElement[bool]) -
     # A constant, so that every plan can use the partial index of active texts.
     expired = and_(which, Memory.state == literal_column("'active'"), over)
     await change_state(tx, caller, expired, State.ARCHIVED)
-
-
-_FORGET_CAPTURES = text("DELETE FROM captures WHERE memory_ids && :ids").bindparams(bindparam("ids", type_=ARRAY(Uuid)))
-"""Captures contain the conversation and earlier texts, so they are deleted as well."""
-
-
-async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
-    """Permanently remove memories: rows, texts, history, access log with query texts, vectors, rules about them."""
-    owners = list(await tx.scalars(select(Memory.user_id).where(Memory.id == func.any(list(ids))).distinct()))
-    await rule_cache.hold(tx, owners)
-    await tx.execute(select(Memory.id).where(Memory.id == func.any(list(ids))).order_by(Memory.id).with_for_update())
-    found = await tx.scalars(delete(Memory).where(Memory.id == func.any(list(ids))).returning(Memory.id))
-    gone = list(found)
-    await tx.execute(_FORGET_CAPTURES, {"ids": gone})
-    await tx.execute(delete(Embedding).where(Embedding.kind == ItemKind.MEMORY.value, Embedding.id == func.any(gone)))
-    about = and_(AccessControl.object_type == "memory", AccessControl.object_id == func.any(gone))
-    if (await tx.execute(delete(AccessControl).where(about))).rowcount:
-        await rule_cache.changed(tx, owners)
-    await outbox.add_entries(tx, ItemKind.MEMORY, gone)
-    return len(gone)
-
-
-async def erase_user(tx: Tx, user_id: UUID) -> int:
-    """Remove a user with all their data, including apps and rules. Returns the number of memories removed."""
-    await tx.execute(select(User.id).where(User.id == user_id).with_for_update())
-    ids = list(await tx.scalars(select(Memory.id).where(Memory.user_id == user_id)))
-    count = await erase(tx, ids)
-    await passages.erase(tx, Passage.user_id == user_id)
-    await tx.execute(delete(App).where(App.owner_id == user_id))
-    await tx.execute(delete(User).where(User.id == user_id))
-    return count
 
 
 def duplicate_conflict(error: exc.IntegrityError) -> Exception:

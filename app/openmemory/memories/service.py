@@ -30,7 +30,7 @@ from openmemory.dedup.port import Dedup, DedupPolicy
 from openmemory.errors import BatchRefused, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.memories import changes, idempotency, repository, stored_rows, validation
+from openmemory.memories import changes, erasure, idempotency, repository, stored_rows, validation
 from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.intake import Intake
@@ -410,7 +410,7 @@ class Memories:
             found = await repository.states_of(tx, caller, ids)
             if len(found) < len(ids):
                 raise repository.no_memory()
-            erased = await changes.erase(tx, ids)
+            erased = await erasure.erase(tx, ids)
             await audit_log.record(tx, caller, AuditAction.MEMORY_ERASE, ids)
         self.written["erase"] += erased
         self._delivery.wake()
@@ -422,7 +422,7 @@ class Memories:
         caller.must_be_owner("erase themself")
         caller.may_write()
         async with self._database.transaction() as tx:
-            erased = await changes.erase_user(tx, caller.user_id)
+            erased = await erasure.erase_user(tx, caller.user_id)
             await audit_log.record(tx, caller, AuditAction.USER_ERASE, detail={"memories": erased})
         self.written["erase"] += erased
         self._directory.forget(caller.user)

@@ -32,7 +32,7 @@ from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.memories import changes, repository, validation
+from openmemory.memories import changes, erasure, repository, validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import states, transitions, undoing
 from openmemory.memories.lifecycle.undoing import Undone
@@ -198,7 +198,7 @@ class BulkChanges:
             ids = list(await tx.scalars(select(Memory.id).where(which.where), which.values))
             if not ids:
                 raise repository.no_memory()
-            erased = await changes.erase(tx, ids)
+            erased = await erasure.erase(tx, ids)
             await audit_log.record(tx, caller, AuditAction.MEMORY_ERASE, ids)
         self._written["erase"] += erased
         self._delivery.wake()

@@ -1,0 +1,138 @@
+"""Of an erased user no word is left: not in a table, not in the index, not among the originals. The audit log keeps the
+names that keys and rules had."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from openmemory.access.grants import GrantCreate
+from openmemory.access.keys import KeyCreate
+from openmemory.config.settings import Settings
+from openmemory.identity.principal import LOCAL
+from openmemory.memories.models import State
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services, open_services
+from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
+from tests.clusters import furnish
+from tests.living import living
+from tests.text_extraction.documents import send_document
+
+WORDS = 1_000
+
+
+class Planted:
+    """Unique words that all begin alike."""
+
+    def __init__(self) -> None:
+        self.mark = f"zq{uuid4().hex[:10]}"
+        self._number = 0
+
+    def __call__(self) -> str:
+        self._number += 1
+        return f"{self.mark}n{self._number}"
+
+    @property
+    def count(self) -> int:
+        """How many words there are."""
+        return self._number
+
+
+@pytest.fixture
+async def services(short_folder: Path) -> AsyncIterator[Services]:
+    """The product over a data folder of its own, whose files hold nothing of other tests."""
+    settings = Settings.model_validate({"data_dir": str(furnish(short_folder / "erasure")), "rates": {"saves": 0}})
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Services]:
+        async with open_services(settings) as services:
+            yield services
+
+    async with living(opened()) as services:
+        yield services
+
+
+async def plant(services: Services, word: Planted) -> str:
+    """A user with a word in everything that can hold one. Returns their name."""
+    user, app = word(), word()
+    caller = await services.directory.caller(user, app)
+    owner = await services.directory.caller(user, None, owner=True)
+
+    def memory() -> MemoryCreate:
+        return MemoryCreate(
+            text=f"The alpaca {word()} likes {word()}.", metadata={word(): [word()]}, categories=(word(),),
+            namespace=word(), thread_id=word(), kind=word(), key=word(),
+        )  # fmt: skip
+
+    added = await services.memories.add_many(caller, [memory() for _ in range(60)])
+    for one in added[:20]:
+        await services.memories.update(owner, one.id, MemoryUpdate(text=f"Rather {word()}.", metadata={word(): word()}))
+    await services.memories.change_state(owner, [added[0].id], State.ARCHIVED)
+    await services.memories.change_state(owner, [added[1].id], State.DELETED)
+    grant = GrantCreate(effect="deny", object_type="namespace", object=word(), app=app)
+    await services.grants.create(owner, grant)
+    await services.keys.create(LOCAL, KeyCreate(name=word(), user_id=user, app=app))
+    while word.count < WORDS:
+        said = NewMessage(f"I saw {word()}.", word(), word(), metadata={word(): word()})
+        await services.conversations.add(caller, NewMessages(word(), [said], word(), f"About {word()}"))
+        session = NewSession(word.count, word(), f"It was {word()}.", f"## {word()}\n\nThen {word()}.\n", word())
+        await services.sessions.save(caller, session)
+        await services.files.store(caller, word(), [NewFile(f"{word()}/a.py", f"def {word()}():\n    {word()}()\n")])
+        document = NewDocument(f"{word()}.md", word(), f"About {word()}")
+        await send_document(services, caller, document, f"# {word()}\n\nThe original {word()}.\n".encode())
+    await services.outbox_delivery.drain()
+    await services.search.search(caller, SearchQuery(f"what of {word()}"))
+    await services.search.passages(owner, SearchQuery(f"what of {word()}"))
+    return user
+
+
+async def tables_with(services: Services, mark: str) -> set[str]:
+    """The tables that hold the mark, in any column of any row."""
+    found = set()
+    async with services.database.transaction() as tx:
+        tables = await tx.scalars(text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"))
+        for table in tables.all():
+            rows = text(f'SELECT count(*) FROM "{table}" AS t WHERE strpos(t::text, :mark) > 0')
+            if await tx.scalar(rows, {"mark": mark}):
+                found.add(table)
+    return found
+
+
+def files_with(folder: Path, mark: str) -> Iterator[Path]:
+    """The files of the data folder that hold the mark. Those of PostgreSQL are read as tables."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and folder / "postgres" not in path.parents and mark.encode() in path.read_bytes():
+            yield path
+
+
+@pytest.mark.timeout(120)
+async def test_no_word_of_an_erased_user_is_left_anywhere(services: Services) -> None:
+    gone, stays = Planted(), Planted()
+    user = await plant(services, gone)
+    await plant(services, stays)
+    held = await tables_with(services, gone.mark)
+    assert {"users", "apps", "memories", "memory_revisions", "sources", "passages", "access_controls"} <= held
+    kept = await tables_with(services, stays.mark)
+    originals = sum(1 for path in (services.stores.folder / "objects").rglob("*") if path.is_file())
+
+    await services.memories.erase_user(await services.directory.caller(user, None, owner=True))
+    await services.outbox_delivery.drain()
+    await services.objects.sweep()
+    await services.index.flush()
+
+    # What is said of keys and rules stays in the log of them.
+    assert await tables_with(services, gone.mark) == {"audit_events"}
+    async with services.database.transaction() as tx:
+        events = text("SELECT DISTINCT event FROM audit_events AS t WHERE strpos(t::text, :mark) > 0")
+        assert set(await tx.scalars(events, {"mark": gone.mark})) == {"grant.create", "key.create"}
+    assert await asyncio.to_thread(list, files_with(services.stores.folder, gone.mark)) == []
+    left = sum(1 for path in (services.stores.folder / "objects").rglob("*") if path.is_file())
+    assert 0 < left < originals
+    assert await tables_with(services, stays.mark) == kept
