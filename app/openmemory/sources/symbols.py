@@ -21,7 +21,8 @@ _KEYWORDS = """
 """.split()  # noqa: SIM905
 _STATEMENTS = frozenset(
     """
-    if for foreach while switch catch return else elif with using lock match when do try new await throw function
+    if for foreach while switch catch return else elif with using lock match when do try new await throw function func
+    import
     """.split()  # noqa: SIM905
 )
 _DEFINITION = re.compile(
@@ -36,8 +37,8 @@ _DEFINITION = re.compile(
         (?:export[ \t]+)?(?:const|let|var)[ \t]+(?P<assigned>{_NAME})[ \t]*(?::[^=\n]{{1,200}})?=[ \t]*
         (?:async[ \t]*)?(?:function\b|\([^()\n]{{0,300}}\)[^=\n]{{0,200}}=>|{_NAME}[ \t]*=>)
     |
-        (?:[\w$<>\[\],.*&:?]{{1,100}}[ \t]+){{0,6}}(?P<block>~?{_NAME})[ \t]*
-        \([^(){{}};]{{0,600}}\)[^(){{}};=]{{0,200}}\{{
+        (?:[\w$<>\[\],.*&:?]{{1,100}}[ \t]+){{0,6}}(?P<block>~?{_NAME})(?:<[^<>(){{}};]{{0,200}}>)?[ \t]*
+        \([^(){{}};]{{0,600}}(?:\([^(){{}};]{{0,200}}\)[^(){{}};]{{0,300}}){{0,6}}\)[^(){{}};=]{{0,200}}\{{
     )
     """,
     re.MULTILINE | re.VERBOSE,
@@ -60,7 +61,7 @@ def symbols(content: str, heading: str | None) -> list[str]:
         while around and around[-1][0] >= indent:
             around.pop()
         # The beginning of a long function has its own first line as its heading.
-        outer = above[:-1] if above[-1:] == [name] else above
+        outer = () if indent == 0 else above[:-1] if above[-1:] == [name] else above
         owner = match["receiver"] or (around[-1][1] if around else outer[-1] if outer else None)
         around.append((indent, name))
         found[normal(name)] = None
