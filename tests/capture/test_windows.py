@@ -13,7 +13,7 @@ from openmemory.capture.models import Status
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.services import Services
-from openmemory.sources.schemas import NewMessage, NewMessages
+from openmemory.sources.schemas import NewMessage, NewMessages, NewSession
 from tests.llm.server import LlmServer, says
 
 
@@ -93,6 +93,16 @@ async def test_what_is_not_to_be_inferred_or_was_deleted_is_not_taken(own: Servi
     await own.conversations.delete(claude, "gone")
     assert await own.windows.run() == 0
     assert await taken(own, claude) == []
+
+
+async def test_a_session_is_not_taken_and_messages_that_follow_it_are(own: Services, claude: Caller, model) -> None:
+    await own.sessions.save(claude, NewSession(1, "Tea", "Green tea it is.", "## Why\n\nIt is green.\n"))
+    await idle(own, claude)
+    assert await own.windows.run() == 0
+    await post(own, claude, "a", thread="session-1")
+    await idle(own, claude)
+    assert await own.windows.run() == 1
+    assert await taken(own, claude) == [["a"]]
 
 
 async def test_two_workers_take_no_message_twice(own: Services, claude: Caller, model) -> None:

@@ -57,6 +57,7 @@ _TURNS = text(
     """
     SELECT position, speaker, content, created_at FROM passages
     WHERE source_id = :id AND position > :after AND state = 'active' AND (expires_at IS NULL OR expires_at > now())
+        AND kind = 'turn'
     ORDER BY position LIMIT :most
     """
 )
