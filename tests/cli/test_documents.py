@@ -47,7 +47,7 @@ def test_one_document_that_cannot_be_read_does_not_stop_the_others(om: Run, user
     names = [str(tmp_path / name) for name in ("bad.png", "good.txt", "missing.txt")]
     told = om("documents", "add", *names, "--no-keep", "--user", user)
     assert told.returncode == 1
-    assert told.stdout.startswith("good.txt added: 1 passages, without the original. ")
+    assert told.stdout.startswith("good.txt added: 1 passage, without the original. ")
     assert "bad.png was not stored: file: is of no format" in told.stderr
     assert "missing.txt was not stored: No such file" in told.stderr
     whole = json.loads(om("documents", "list", "--user", user, "--json").stdout)

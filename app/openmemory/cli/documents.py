@@ -10,7 +10,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
-from openmemory.cli.output import CommandAnswer, Table, local_time, plain, plain_lines
+from openmemory.cli.output import CommandAnswer, Table, local_time, passages, plain, plain_lines
 from openmemory.errors import OpenMemoryError, SetupError
 
 documents = typer.Typer(help="Store, list, search, read and delete documents, such as PDFs.", no_args_is_help=True)
@@ -71,7 +71,7 @@ async def _send(client: Client, path: Path, fields: dict[str, str]) -> dict[str,
 def _told(stored: dict[str, Any]) -> str:
     what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[stored["event"]]
     original = "" if stored["kept"] else ", without the original"
-    return f"{plain(stored['name'])} {what}: {stored['passages']} passages{original}. {stored['id']}"
+    return f"{plain(stored['name'])} {what}: {passages(stored['passages'])}{original}. {stored['id']}"
 
 
 @documents.command("list")
@@ -137,7 +137,7 @@ async def show(
     """Show the text of a document."""
     params = {"user_id": user, "app": app, "page": page, "size": 50}
     found = await client.call("GET", f"/api/v1/documents/{document}", params=params)
-    lines = [f"{plain(found['document']['name'])}, {found['total']} passages"]
+    lines = [f"{plain(found['document']['name'])}, {passages(found['total'])}"]
     for one in found["items"]:
         lines += ["", *([f"[{plain(one['heading'])}]"] if one["heading"] else []), *plain_lines(one["content"])]
     notes = [f"Page {page}; {found['total']} passages in all."] if len(found["items"]) < found["total"] else []
@@ -188,7 +188,7 @@ async def delete(
         done = await client.call("POST", f"{path}/erase", body={"user_id": user, "app": app})
     else:
         done = await client.call("DELETE", path, params={"user_id": user, "app": app})
-    return CommandAnswer(done, f"{'Erased' if erase else 'Deleted'}: {done['passages']} passages.")
+    return CommandAnswer(done, f"{'Erased' if erase else 'Deleted'}: {passages(done['passages'])}.")
 
 
 @documents.command()
@@ -196,4 +196,4 @@ async def delete(
 async def restore(client: Client, *, document: Document, user: User = None) -> CommandAnswer:
     """Bring a deleted document back."""
     done = await client.call("POST", f"/api/v1/documents/{document}/restore", body={"user_id": user})
-    return CommandAnswer(done, f"Restored: {done['passages']} passages.")
+    return CommandAnswer(done, f"Restored: {passages(done['passages'])}.")

@@ -99,6 +99,11 @@ def memories(count: int) -> str:
     return "1 memory" if count == 1 else f"{count:,} memories"
 
 
+def passages(count: int) -> str:
+    """A number of passages."""
+    return "1 passage" if count == 1 else f"{count:,} passages"
+
+
 def local_time(moment: float | str | None) -> str:
     """A time from the API (epoch seconds, or ISO 8601 in UTC) in the local time zone, to the minute."""
     if moment is None:

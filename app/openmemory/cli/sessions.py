@@ -9,7 +9,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
-from openmemory.cli.output import CommandAnswer, Table, local_time, plain, plain_lines, read_stdin
+from openmemory.cli.output import CommandAnswer, Table, local_time, passages, plain, plain_lines, read_stdin
 from openmemory.errors import SetupError
 
 sessions = typer.Typer(
@@ -48,7 +48,7 @@ async def save(
     saved = await client.call("POST", _PATH, body=body)
     what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[saved["event"]]
     notes = [f"{', '.join(saved['redacted'])} redacted."] if saved.get("redacted") else []
-    return CommandAnswer(saved, f"Session {number} {what}: {saved['passages']} passages.", notes=notes)
+    return CommandAnswer(saved, f"Session {number} {what}: {passages(saved['passages'])}.", notes=notes)
 
 
 def _text(file: str) -> str:
