@@ -111,6 +111,16 @@ async def test_projects_and_apps_have_numbers_of_their_own(client, new_user, sav
     await read(namespace="none", status=404)
 
 
+async def test_a_session_that_a_rule_hides_is_neither_compared_nor_replaced(client, new_user, save, read):
+    await save(content=TEXT, app="cursor")
+    rule = {"user_id": new_user, "effect": "deny", "object_type": "namespace", "object": "shop", "app": "cursor"}
+    assert (await client.post("/api/v1/grants", json=rule)).status_code == 201
+    for text_ in (TEXT, "Anew."):
+        assert (await save(content=text_, app="cursor", status=422))["error"] == "session_hidden"
+    await read(app="cursor", status=404)
+    assert (await read())["content"] == TEXT
+
+
 async def test_secrets_are_redacted_and_orders_are_labelled(save, read):
     token = "ghp_" + "a1B2" * 9
     saved = await save(title=f"Use {token}", content=f"The token is {token}.\n", summary="Nothing.")

@@ -129,15 +129,15 @@ class Sessions:
             source = await writing.opened(tx, caller, new.namespace, SourceKind.CONVERSATION, thread)
             done = SessionSaved(source.id, new.number, new.title, new.namespace, FileEvent.NONE, len(parts))
             mine = select(Source.id).where(Source.id == source.id)
+            readable = mine.where(_sessions(caller, State.ACTIVE, State.DELETED))
+            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
+                raise Invalid("number", "is that of a session that a rule hides from this app", code="session_hidden")
             active = source.state is State.ACTIVE
             if active and await tx.scalar(mine.where(_unchanged(new, hash_))) is not None:
                 return done
             # Of a conversation, not of a session: nothing that was said is lost.
             if await tx.scalar(select(Passage.id).where(Passage.source_id == source.id, _SAID).limit(1)) is not None:
                 raise ConflictError(f"The thread {thread} is a conversation with messages.", code="session_is_thread")
-            readable = mine.where(_sessions(caller, State.ACTIVE, State.DELETED))
-            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
-                raise Invalid("number", "is that of a session that a rule hides from this app", code="session_hidden")
             if not active:
                 await passages.erase(tx, Passage.source_id == source.id)
             columns = {
