@@ -17,7 +17,7 @@ BENCHMARKS = {
     "categories": "how often the categories that are assigned without a language model are right, and what they cost",
     "refusals": "how many ordinary messages are refused for a secret that they seem to hold, and why",
     "extraction": "what it costs to make memories of what is said, and what is kept, beside mem0ai on one model",
-    "corpora": "searches of memories beside as many passages, and the other way round",
+    "corpora": "searches of memories and of passages, each alone and beside as many of the other",
     "code": "how well searches find files by commit messages, and functions by their docstrings",
     "evaluation": "how well searches find what is relevant, on judged collections: the arms alone, fused, and ours",
 }

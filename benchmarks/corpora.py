@@ -1,4 +1,4 @@
-"""What a search of memories costs beside as many passages, and the other way round.
+"""Latency of searches of memories and of passages, each alone and beside as many of the other.
 
     python -m benchmarks corpora [--size 100000] [--rounds 20] [--data FOLDER]
 
@@ -15,7 +15,7 @@ import json
 import shutil
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import text
 
-from benchmarks.load import Connection
-from benchmarks.seed import USER, keep_vectors, questions, seed, texts
+from benchmarks.load import Rest
+from benchmarks.seed import USER, keep_vectors, questions, seed, settle, texts
 from benchmarks.service import idle, running_service, temporary_folder
+from benchmarks.versions import QUIET, timed
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
-from openmemory.search import statistics as words
 from openmemory.services import Services, open_services
 from openmemory.sources.schemas import NewFile
 
@@ -38,7 +38,6 @@ ASKED = 40
 SECTIONS = 20
 """Passages of a file."""
 _FILES = 100
-QUIET = {"OPENMEMORY_CATEGORIES_ASSIGN": "off"}
 NAMES = ("memories", "passages", "both")
 
 
@@ -51,7 +50,7 @@ def files(size: int) -> Iterator[NewFile]:
 
 
 async def add_passages(folder: Path, size: int) -> None:
-    """Give the user so many passages."""
+    """Store this number of passages of the user."""
     async with open_services(Settings(data_dir=str(folder), port=0)) as services:
         await services.outbox_delivery.stop()
         caller = await services.directory.caller(USER, "bench", owner=True)
@@ -59,12 +58,7 @@ async def add_passages(folder: Path, size: int) -> None:
         while some := list(islice(source, _FILES)):
             await services.files.store(caller, "default", [*some])
             await _keep(services, caller, generator)
-        await services.outbox_delivery.drain()
-        async with services.database.statement() as tx:
-            await tx.execute(text("VACUUM ANALYZE"))
-            for user in await words.due(tx):
-                await words.refresh(tx, user)
-        await services.reconciler.sync(trigger="benchmark")
+        await settle(services)
 
 
 async def _keep(services: Services, caller: Caller, generator: np.random.Generator) -> None:
@@ -77,19 +71,13 @@ async def _keep(services: Services, caller: Caller, generator: np.random.Generat
         await keep_vectors(tx, services, ItemKind.PASSAGE, [(row.id, row.hash) for row in rows], generator)
 
 
-class Asking:
+class Asking(Rest):
     """A client that searches one corpus."""
 
     def __init__(self, url: str, corpus: str) -> None:
+        super().__init__(url, USER)
         self.url = url
-        self._connection = Connection(url)
         self._corpus = corpus
-
-    async def open(self) -> None:
-        await self._connection.open()
-
-    async def close(self) -> None:
-        await self._connection.close()
 
     async def search(self, query: str) -> None:
         body = {"user_id": USER, "query": query, "app": "bench", "corpus": self._corpus}
@@ -97,16 +85,6 @@ class Asking:
         found = answer["passages"] if self._corpus == "passages" else answer
         assert found["search_method"] == "hybrid", found
         assert found["results"], found
-
-
-async def timed(call: Callable[[str], Awaitable[None]], queries: list[str]) -> list[float]:
-    """The milliseconds of each of these calls."""
-    took = []
-    for query in queries:
-        started = time.perf_counter()
-        await call(query)
-        took.append((time.perf_counter() - started) * 1e3)
-    return took
 
 
 async def compare(urls: dict[str, str], rounds: int) -> dict[tuple[str, str], list[float]]:

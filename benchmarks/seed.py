@@ -86,12 +86,17 @@ async def grow(folder: Path, size: int, fields: Fields = plain) -> None:
         for other in range(OTHERS):
             caller = await services.directory.caller(f"bench-other-{other}", "bench")
             await _fill(services, caller, size // OTHERS, 1 + other)
-        await services.outbox_delivery.drain()
-        async with services.database.statement() as tx:
-            await tx.execute(text("VACUUM ANALYZE"))
-            for user in await statistics.due(tx):
-                await statistics.refresh(tx, user)
-        await services.reconciler.sync(trigger="benchmark")
+        await settle(services)
+
+
+async def settle(services: Services) -> None:
+    """Do what a service does in the background after many writes."""
+    await services.outbox_delivery.drain()
+    async with services.database.statement() as tx:
+        await tx.execute(text("VACUUM ANALYZE"))
+        for user in await statistics.due(tx):
+            await statistics.refresh(tx, user)
+    await services.reconciler.sync(trigger="benchmark")
 
 
 async def _fill(services: Services, caller: Caller, size: int, seed: int, fields: Fields = plain) -> None:

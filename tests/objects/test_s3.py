@@ -6,7 +6,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def bucket(proxy: Proxy) -> str:
 
 @pytest.fixture
 def settings(proxy: Proxy, bucket: str) -> Callable[..., dict[str, Any]]:
-    """What `documents.*` say of the bucket."""
+    """The settings of documents that are kept in the bucket."""
 
     def of(**other: str) -> dict[str, Any]:
         return {
@@ -143,13 +143,7 @@ async def services(short_folder: Path, settings) -> AsyncIterator[Services]:
     """The product with the bucket as its store."""
     folder = furnish(short_folder / "s3")
     whole = Settings.model_validate({"data_dir": str(folder), "documents": settings()})
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Services]:
-        async with open_services(whole) as services:
-            yield services
-
-    async with living(opened()) as services:
+    async with living(open_services(whole)) as services:
         yield services
 
 

@@ -72,21 +72,21 @@ class Attempts:
             "POST /api/v1/memories/actions/pause": self._pause,
             "POST /api/v1/memories/actions/restore": self._action("restore"),
             "POST /api/v1/memories/actions/erase": self._action("erase"),
-            "GET /api/v1/threads": self._threads,
+            "GET /api/v1/threads": self._sources("threads"),
             "POST /api/v1/threads/{thread_id}/messages": self._say,
             "GET /api/v1/threads/{thread_id}/messages": self._read_thread,
             "POST /api/v1/threads/{thread_id}/close": self._of_thread("POST", "/close"),
             "POST /api/v1/threads/{thread_id}/restore": self._of_thread("POST", "/restore"),
             "POST /api/v1/threads/{thread_id}/erase": self._of_thread("POST", "/erase"),
             "DELETE /api/v1/threads/{thread_id}": self._of_thread("DELETE", ""),
-            "GET /api/v1/files": self._files,
+            "GET /api/v1/files": self._sources("files"),
             "POST /api/v1/files/plan": self._of_files("/plan", lambda: {"files": [self._file() | {"hash": "x"}]}),
             "POST /api/v1/files/batch": self._of_files("/batch", lambda: {"files": [self._file() | self._said()]}),
             "POST /api/v1/files/finish": self._of_files("/finish", lambda: {"gone": [self._file()["path"]]}),
-            "GET /api/v1/sessions": self._sessions,
+            "GET /api/v1/sessions": self._sources("sessions"),
             "POST /api/v1/sessions": self._save_session,
             "GET /api/v1/sessions/{number}": self._read_session,
-            "GET /api/v1/documents": self._documents,
+            "GET /api/v1/documents": self._sources("documents"),
             "POST /api/v1/documents": self._send_document,
             "GET /api/v1/documents/{document_id}": self._of_document("GET", ""),
             "GET /api/v1/documents/{document_id}/original": self._of_document("GET", "/original"),
@@ -386,11 +386,13 @@ class Attempts:
             named["namespace"] = self._namespace()
         return named
 
-    def _threads(self, actor: Actor) -> Attempt:
-        named = self._as_app_or_user(actor)
-        user, app = named["user_id"], named.get("app")
-        params = named | {"size": 100}
-        return Attempt("threads", "GET", "/api/v1/threads", params, user=user, app=app, as_app=app is not None)
+    def _sources(self, door: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            params = self._as_app_or_user(actor) | {"size": 100}
+            user, app = params["user_id"], params.get("app")
+            return Attempt(door, "GET", f"/api/v1/{door}", params, user=user, app=app, as_app=app is not None)
+
+        return make
 
     def _read_thread(self, actor: Actor) -> Attempt:
         named = self._as_app_or_user(actor)
@@ -403,12 +405,6 @@ class Attempts:
 
     def _said(self) -> dict[str, Any]:
         return {"text": f"The alpaca ran at {self._rng.random()}."}
-
-    def _files(self, actor: Actor) -> Attempt:
-        named = self._as_app_or_user(actor)
-        user, app = named["user_id"], named.get("app")
-        params = named | {"size": 100}
-        return Attempt("files", "GET", "/api/v1/files", params, user=user, app=app, as_app=app is not None)
 
     def _of_files(self, part: str, more: Callable[[], dict[str, Any]]) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:
@@ -429,12 +425,6 @@ class Attempts:
         said = {"title": "The alpaca", "summary": "It slept.", "content": f"It ran at {self._rng.random()}."}
         return self._which_session(namespace, number) | said
 
-    def _sessions(self, actor: Actor) -> Attempt:
-        named = self._as_app_or_user(actor)
-        user, app = named["user_id"], named.get("app")
-        params = named | {"size": 100}
-        return Attempt("sessions", "GET", "/api/v1/sessions", params, user=user, app=app, as_app=app is not None)
-
     def _read_session(self, actor: Actor) -> Attempt:
         named = self._as_app_or_user(actor)
         user, app = named["user_id"], named.get("app")
@@ -450,12 +440,6 @@ class Attempts:
         return Attempt(
             "save session", "POST", "/api/v1/sessions", None, body, user=user, app=app, as_app=True, writes=True
         )
-
-    def _documents(self, actor: Actor) -> Attempt:
-        named = self._as_app_or_user(actor)
-        user, app = named["user_id"], named.get("app")
-        params = named | {"size": 100}
-        return Attempt("documents", "GET", "/api/v1/documents", params, user=user, app=app, as_app=app is not None)
 
     def _send_document(self, actor: Actor) -> Attempt:
         user = self._user(actor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -49,13 +48,7 @@ class Planted:
 async def services(short_folder: Path) -> AsyncIterator[Services]:
     """The product over a data folder of its own, whose files hold nothing of other tests."""
     settings = Settings.model_validate({"data_dir": str(furnish(short_folder / "erasure")), "rates": {"saves": 0}})
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Services]:
-        async with open_services(settings) as services:
-            yield services
-
-    async with living(opened()) as services:
+    async with living(open_services(settings)) as services:
         yield services
 
 
@@ -127,7 +120,7 @@ async def test_no_word_of_an_erased_user_is_left_anywhere(services: Services) ->
     await services.objects.sweep()
     await services.index.flush()
 
-    # What is said of keys and rules stays in the log of them.
+    # The audit log keeps the names of keys and rules.
     assert await tables_with(services, gone.mark) == {"audit_events"}
     async with services.database.transaction() as tx:
         events = text("SELECT DISTINCT event FROM audit_events AS t WHERE strpos(t::text, :mark) > 0")

@@ -10,7 +10,8 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
-from openmemory.cli.output import CommandAnswer, Table, local_time, passages, plain, plain_lines
+from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, passages, plain, plain_lines
+from openmemory.cli.passages import found_passages, under_heading
 from openmemory.errors import OpenMemoryError, SetupError
 
 documents = typer.Typer(help="Store, list, search, read and delete documents, such as PDFs.", no_args_is_help=True)
@@ -94,8 +95,7 @@ async def list_documents(
         for one in found["items"]
     ]
     table = Table(["id", "name", "bytes", "passages", "namespace", "app"], rows, wide="name")
-    notes = [f"Page {page}; {found['total']} in all."] if len(rows) < found["total"] else []
-    return CommandAnswer(found, table, notes=notes if found["total"] else ["There are no documents."])
+    return page_answer(found, table, page, "There are no documents.")
 
 
 @documents.command()
@@ -113,20 +113,13 @@ async def search(
     """Find passages of documents by meaning and by words, best match first."""
     body = {
         "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "path": name,
-        "corpus": "passages", "kinds": ["document"],
+        "kinds": ["document"],
     }  # fmt: skip
-    found = (await client.call("POST", "/api/v1/memories/search", body=body))["passages"]
-    rows = [
-        (
-            f"{hit['score']:.2f}",
-            plain(hit["path"]),
-            local_time(hit["created_at"]),
-            f"{hit['heading']}: {hit['content']}" if hit["heading"] else hit["content"],
-        )
-        for hit in found["results"]
-    ]
-    table = Table(["score", "document", "stored", "passage"], rows, wide="passage")
-    return CommandAnswer(found, table, notes=[found["note"]] if found["note"] else [])
+    return await found_passages(client, body, ["document", "stored", "passage"], _hit)
+
+
+def _hit(hit: dict[str, Any]) -> tuple[str, ...]:
+    return plain(hit["path"]), local_time(hit["created_at"]), under_heading(hit)
 
 
 @documents.command()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import AsApp, Namespace, PageNumber, Rows, User
-from openmemory.cli.output import CommandAnswer, Table, local_time, plain
+from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, plain
+from openmemory.cli.passages import found_passages, under_heading
 
 files = typer.Typer(help="List and search the files that `openmemory ingest` has kept.", no_args_is_help=True)
 
@@ -35,8 +36,7 @@ async def list_files(
         for one in found["items"]
     ]
     table = Table(["path", "language", "bytes", "passages", "namespace", "app"], rows, wide="path")
-    notes = [f"Page {page}; {found['total']} in all."] if len(rows) < found["total"] else []
-    return CommandAnswer(found, table, notes=notes if found["total"] else ["There are no files."])
+    return page_answer(found, table, page, "There are no files.")
 
 
 @files.command()
@@ -58,17 +58,10 @@ async def search(
     """Find passages of files by meaning and by words, best match first."""
     body = {
         "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "path": path,
-        "language": language, "symbol": symbol, "corpus": "passages", "kinds": ["text", "code"],
+        "language": language, "symbol": symbol, "kinds": ["text", "code"],
     }  # fmt: skip
-    found = (await client.call("POST", "/api/v1/memories/search", body=body))["passages"]
-    rows = [
-        (
-            f"{hit['score']:.2f}",
-            f"{plain(hit['path'])}:{hit['first_line']}",
-            local_time(hit["created_at"]),
-            f"{hit['heading']}: {hit['content']}" if hit["heading"] else hit["content"],
-        )
-        for hit in found["results"]
-    ]
-    table = Table(["score", "where", "read", "passage"], rows, wide="passage")
-    return CommandAnswer(found, table, notes=[found["note"]] if found["note"] else [])
+    return await found_passages(client, body, ["where", "read", "passage"], _hit)
+
+
+def _hit(hit: dict[str, Any]) -> tuple[str, ...]:
+    return f"{plain(hit['path'])}:{hit['first_line']}", local_time(hit["created_at"]), under_heading(hit)

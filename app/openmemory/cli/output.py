@@ -84,6 +84,12 @@ class CommandAnswer:
             raise typer.Exit(1)
 
 
+def page_answer(found: dict[str, Any], table: Table, page: int, nothing: str) -> CommandAnswer:
+    """One page of a list, with its number unless it has everything. `nothing` is the note about an empty list."""
+    notes = [f"Page {page}; {found['total']} in all."] if len(found["items"]) < found["total"] else []
+    return CommandAnswer(found, table, notes=notes if found["total"] else [nothing])
+
+
 def plain(value: Any) -> str:
     """A value on one line, without control characters."""
     return "" if value is None else str(value).translate(_CONTROL).strip()

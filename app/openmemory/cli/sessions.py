@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
-from openmemory.cli.output import CommandAnswer, Table, local_time, passages, plain, plain_lines, read_stdin
+from openmemory.cli.output import (
+    CommandAnswer,
+    Table,
+    local_time,
+    page_answer,
+    passages,
+    plain,
+    plain_lines,
+    read_stdin,
+)
+from openmemory.cli.passages import found_passages
 from openmemory.errors import SetupError
 
 sessions = typer.Typer(
@@ -79,8 +89,7 @@ async def list_sessions(
         for each in found["items"]
     ]
     table = Table(["#", "saved", "app", "namespace", "title"], rows, wide="title")
-    notes = [f"Page {page}; {found['total']} in all."] if len(rows) < found["total"] else []
-    return CommandAnswer(found, table, notes=notes if found["total"] else ["There are no sessions."])
+    return page_answer(found, table, page, "There are no sessions.")
 
 
 @sessions.command()
@@ -112,17 +121,9 @@ async def search(
     """Find passages of sessions by meaning and by words, best match first."""
     body = {
         "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "kind": "session",
-        "corpus": "passages",
     }  # fmt: skip
-    found = (await client.call("POST", "/api/v1/memories/search", body=body))["passages"]
-    rows = [
-        (
-            f"{hit['score']:.2f}",
-            plain((hit["thread_id"] or "").removeprefix("session-")),
-            plain(hit["heading"] or ""),
-            hit["content"],
-        )
-        for hit in found["results"]
-    ]
-    table = Table(["score", "#", "heading", "text"], rows, wide="text")
-    return CommandAnswer(found, table, notes=[found["note"]] if found["note"] else [])
+    return await found_passages(client, body, ["#", "heading", "text"], _hit)
+
+
+def _hit(hit: dict[str, Any]) -> tuple[str, ...]:
+    return (hit["thread_id"] or "").removeprefix("session-"), hit["heading"] or "", hit["content"]

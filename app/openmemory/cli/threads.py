@@ -8,7 +8,8 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, Since, Until, User
-from openmemory.cli.output import CommandAnswer, Table, confirm, local_time, plain, read_stdin
+from openmemory.cli.output import CommandAnswer, Table, confirm, local_time, page_answer, plain, read_stdin
+from openmemory.cli.passages import found_passages
 from openmemory.errors import Invalid
 
 threads = typer.Typer(help="Store, search, read and delete conversations.", no_args_is_help=True)
@@ -52,8 +53,7 @@ async def list_threads(
         for item in found["items"]
     ]
     table = Table(["thread", "last used", "app", "namespace", "messages", "title"], rows, wide="title")
-    notes = [f"Page {page}; {found['total']} in all."] if len(rows) < found["total"] else []
-    return CommandAnswer(found, table, notes=notes if found["total"] else ["There are no conversations."])
+    return page_answer(found, table, page, "There are no conversations.")
 
 
 @threads.command()
@@ -95,21 +95,14 @@ async def search(
     """Find messages by meaning and by words, best match first."""
     body = {
         "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "thread_id": thread,
-        "kind": "turn", "from_date": since, "to_date": until, "corpus": "passages",
+        "kind": "turn", "from_date": since, "to_date": until,
     }  # fmt: skip
-    found = (await client.call("POST", "/api/v1/memories/search", body=body))["passages"]
-    rows = [
-        (
-            f"{hit['score']:.2f}",
-            f"{plain(hit['thread_id'])}#{hit['position']}",
-            local_time(hit["created_at"]),
-            hit["role"],
-            hit["content"],
-        )
-        for hit in found["results"]
-    ]
-    table = Table(["score", "where", "said", "by", "message"], rows, wide="message")
-    return CommandAnswer(found, table, notes=[found["note"]] if found["note"] else [])
+    return await found_passages(client, body, ["where", "said", "by", "message"], _hit)
+
+
+def _hit(hit: dict[str, Any]) -> tuple[str, ...]:
+    where = f"{plain(hit['thread_id'])}#{hit['position']}"
+    return where, local_time(hit["created_at"]), hit["role"], hit["content"]
 
 
 @threads.command()

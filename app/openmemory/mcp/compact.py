@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from openmemory.content_policy.injection import LABEL
+from openmemory.sources.schemas import DocumentPage, SessionPage, ThreadPage
 
 
 class Remembered(Protocol):
@@ -43,6 +44,14 @@ def memory_line(short: str, memory: Remembered, app: str, text: str, marks: Iter
     are wrapped already if they read like instructions."""
     said = "; ".join(map(inline, marks))
     return f"{short} {memory.created_at:%Y-%m-%d} {inline(app)}{said and f' [{said}]'}: {block(text)}"
+
+
+def listing(lines: list[str], page: ThreadPage | SessionPage | DocumentPage, nothing: str) -> list[str]:
+    """The lines of a page, and the number of the next one if there are more. `nothing` stands for no lines."""
+    if not lines:
+        return [nothing]
+    more = page.total > page.page * page.size
+    return [*lines, f"{page.total} in all; page {page.page + 1} has more."] if more else lines
 
 
 def brackets(labels: Sequence[str], namespace: str, asked: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from openmemory.mcp.compact import block, brackets, inline
+from openmemory.mcp.compact import block, brackets, inline, listing
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import PassageResult, SearchQuery
@@ -155,10 +155,7 @@ async def _list(services: Services, call: ToolCall[ListDocumentsArguments]) -> A
         f" {inline(one.namespace)}]{f': {inline(one.title)}' if one.title else ''}"
         for one in found
     ]
-    if not lines:
-        lines = ["There is no document that you may read."]
-    elif page.total > page.page * page.size:
-        lines.append(f"{page.total} in all; page {page.page + 1} has more.")
+    lines = listing(lines, page, "There is no document that you may read.")
     output = DocumentListOutput(results=found, total=page.total).model_dump(mode="json")
     return Answer(lines, output, untrusted.note())
 

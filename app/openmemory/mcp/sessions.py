@@ -10,7 +10,7 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from openmemory.mcp.compact import block, brackets, inline
+from openmemory.mcp.compact import block, brackets, inline, listing
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall, absent
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import SearchQuery
@@ -105,10 +105,7 @@ async def _list(services: Services, call: ToolCall[ListSessionsArguments]) -> An
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_session(session, untrusted, ()) for session in page.items]
     lines = [_line(one) for one in found]
-    if not lines:
-        lines = ["There is no session that you may read."]
-    elif page.total > page.page * page.size:
-        lines.append(f"{page.total} in all; page {page.page + 1} has more.")
+    lines = listing(lines, page, "There is no session that you may read.")
     return Answer(lines, {"results": [one.model_dump(mode="json") for one in found], "total": page.total},
                   untrusted.note())  # fmt: skip
 

@@ -10,7 +10,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from openmemory.errors import Invalid
-from openmemory.mcp.compact import block, brackets, inline
+from openmemory.mcp.compact import block, brackets, inline, listing
 from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Time, Tool, ToolCall, absent, json_list
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import SearchQuery
@@ -165,10 +165,7 @@ async def _threads(services: Services, call: ToolCall[ThreadsArguments]) -> Answ
                 "messages": thread.messages, "updated_at": thread.updated_at.isoformat(),
             }
         )  # fmt: skip
-    if not lines:
-        lines = ["There is no conversation that you may read."]
-    elif page.total > page.page * page.size:
-        lines.append(f"{page.total} in all; page {page.page + 1} has more.")
+    lines = listing(lines, page, "There is no conversation that you may read.")
     return Answer(lines, {"results": rows, "total": page.total}, untrusted.note())
 
 

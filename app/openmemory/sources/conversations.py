@@ -30,7 +30,7 @@ from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.models import State
-from openmemory.sources import lifecycle, messages, writing
+from openmemory.sources import lifecycle, listing, messages, writing
 from openmemory.sources.messages import CheckedMessage, MessageChecks
 from openmemory.sources.models import Passage, Source, SourceKind
 from openmemory.sources.schemas import (
@@ -44,7 +44,6 @@ from openmemory.sources.schemas import (
     ThreadsChanged,
 )
 
-MAX_PAGE_SIZE = 100
 _EXPIRED_TOGETHER = 500
 _MESSAGES_OF_A_SAVE = 10
 """The number of messages that count as one save of `rates.saves`."""
@@ -161,8 +160,8 @@ class Conversations:
             Invalid: a namespace, the page or its size is invalid.
         """
         caller.may_read()
-        self._check_page(page, size)
-        which = self._which(caller, namespaces=namespaces)
+        listing.check_page(page, size)
+        which = [self._which(caller, namespaces=namespaces)]
         await self._rates.search(caller)
         count = (
             select(func.count())
@@ -174,13 +173,11 @@ class Conversations:
             Source.locator, Source.namespace, App.name, Source.title, Source.summary, count, Source.created_at,
             Source.updated_at, Source.closed_at,
         )  # fmt: skip
-        rows = select(*columns).join(App, App.id == Source.app_id).where(which)
-        last = rows.order_by(Source.updated_at.desc(), Source.id.desc()).offset((page - 1) * size).limit(size)
+        order = Source.updated_at.desc(), Source.id.desc()
         async with self._database.transaction() as tx:
-            total = await tx.scalar(select(func.count()).select_from(Source).where(which), caller.parameters) or 0
-            items = [Thread(*row) for row in await tx.execute(last, caller.parameters)]
-            await audit_log.record(tx, caller, AuditAction.THREAD_LIST, detail={"threads": len(items)})
-        return ThreadPage(items, total, page, size)
+            rows, total = await listing.page_of(tx, caller, columns, which, order, page=page, size=size)
+            await audit_log.record(tx, caller, AuditAction.THREAD_LIST, detail={"threads": len(rows)})
+        return ThreadPage([Thread(*row) for row in rows], total, page, size)
 
     async def messages(
         self, caller: Caller, thread_id: str, *, namespaces: tuple[str, ...] = (), page: int = 1, size: int = 50
@@ -191,7 +188,7 @@ class Conversations:
             NotFound: there is no such thread, or the caller may not read it.
             Invalid: the thread id, a namespace, the page or its size is invalid.
         """
-        self._check_page(page, size)
+        listing.check_page(page, size)
         part = await self.slice(caller, thread_id, namespaces=namespaces, offset=(page - 1) * size, limit=size)
         return MessagePage(part.items, part.total, page, size)
 
@@ -214,13 +211,12 @@ class Conversations:
         """
         caller.may_read()
         validation.between(offset, "offset", 0, 100_000_000)
-        validation.between(limit, "limit", 1, MAX_PAGE_SIZE)
+        validation.between(limit, "limit", 1, listing.MAX_PAGE_SIZE)
         if around is not None:
             validation.between(around, "around", 1, 2**31 - 1)
         thread_id = validation.name(thread_id, "thread_id", self._limits)
         which = [Passage.thread_id == thread_id, readable_by(caller, Passage)]
-        if namespaces:
-            which.append(Passage.namespace.in_(self._namespaces(namespaces)))
+        which += listing.within(namespaces, self._limits, Passage)
         await self._rates.search(caller)
         columns = (
             Passage.id, Passage.thread_id, Passage.namespace, App.name, Passage.position,
@@ -374,17 +370,7 @@ class Conversations:
         ]
         if thread_id is not None:
             parts.append(Source.locator == validation.name(thread_id, "thread_id", self._limits))
-        if namespaces:
-            parts.append(Source.namespace.in_(self._namespaces(namespaces)))
-        return and_(*parts)
-
-    def _namespaces(self, names: tuple[str, ...]) -> list[str]:
-        return [validation.name(name, "namespace", self._limits) for name in names]
-
-    @staticmethod
-    def _check_page(page: int, size: int) -> None:
-        validation.between(page, "page", 1, 1_000_000)
-        validation.between(size, "size", 1, MAX_PAGE_SIZE)
+        return and_(*parts, *listing.within(namespaces, self._limits))
 
 
 def _in_order(moment: datetime, place: int) -> datetime:

@@ -36,9 +36,9 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.models import State
 from openmemory.objects.service import Objects
-from openmemory.sources import lifecycle, passages, writing
+from openmemory.sources import lifecycle, listing, passages, writing
 from openmemory.sources.cutting import pieces
-from openmemory.sources.files import MAX_PAGE_SIZE, checked_path
+from openmemory.sources.files import checked_path
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
 from openmemory.sources.schemas import (
     DocumentPage,
@@ -248,21 +248,17 @@ class Documents:
             Invalid: a namespace, the page or its size is invalid.
         """
         caller.may_read()
-        _check_page(page, size)
-        which = [_documents(caller)]
-        if namespaces:
-            which.append(Source.namespace.in_([validation.name(one, "namespace", self._limits) for one in namespaces]))
+        listing.check_page(page, size)
+        which = [_documents(caller), *listing.within(namespaces, self._limits)]
         if below:
             storable(below, "name")
             which.append(func.starts_with(Source.locator, below))
         await self._rates.search(caller)
-        rows = select(*_COLUMNS).join(App, App.id == Source.app_id).where(*which)
-        some = rows.order_by(Source.locator, Source.id).offset((page - 1) * size).limit(size)
+        order = Source.locator, Source.id
         async with self._database.transaction() as tx:
-            total = await tx.scalar(select(func.count()).select_from(Source).where(*which), caller.parameters) or 0
-            items = [StoredDocument(*row) for row in await tx.execute(some, caller.parameters)]
-            await audit_log.record(tx, caller, AuditAction.DOCUMENT_LIST, detail={"documents": len(items)})
-        return DocumentPage(items, total, page, size)
+            rows, total = await listing.page_of(tx, caller, _COLUMNS, which, order, page=page, size=size)
+            await audit_log.record(tx, caller, AuditAction.DOCUMENT_LIST, detail={"documents": len(rows)})
+        return DocumentPage([StoredDocument(*row) for row in rows], total, page, size)
 
     async def text(self, caller: Caller, document: UUID, *, page: int = 1, size: int = 50) -> DocumentText:
         """A document and a page of its passages, in order.
@@ -272,7 +268,7 @@ class Documents:
             Invalid: the page or its size is invalid.
         """
         caller.may_read()
-        _check_page(page, size)
+        listing.check_page(page, size)
         await self._rates.search(caller)
         columns = (
             Passage.id, Passage.position, Passage.heading, Passage.first_line, Passage.last_line, Passage.content,
@@ -311,9 +307,8 @@ class Documents:
             Invalid: the name or a namespace is invalid.
         """
         caller.may_read()
-        which = [_documents(caller), Source.locator == checked_path(name, "name")]
-        if namespaces:
-            which.append(Source.namespace.in_([validation.name(one, "namespace", self._limits) for one in namespaces]))
+        named = Source.locator == checked_path(name, "name")
+        which = [_documents(caller), named, *listing.within(namespaces, self._limits)]
         last = select(Source.id).where(*which).order_by(Source.updated_at.desc(), Source.id).limit(1)
         async with self._database.transaction() as tx:
             if (found := await tx.scalar(last, caller.parameters)) is None:
@@ -402,8 +397,3 @@ def _unchanged(new: NewDocument, read: _ReadDocument) -> ColumnElement[bool]:
     """The stored document has this content and this title, and its original if it is to be kept."""
     kept = Source.object_key.is_not(None)
     return and_(Source.hash == read.hash, Source.title.is_not_distinct_from(new.title), kept if new.keep else ~kept)
-
-
-def _check_page(page: int, size: int) -> None:
-    validation.between(page, "page", 1, 1_000_000)
-    validation.between(size, "size", 1, MAX_PAGE_SIZE)

@@ -45,7 +45,7 @@ from openmemory.identity.names import storable
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.schemas import OnError
-from openmemory.sources import passages, writing
+from openmemory.sources import listing, passages, writing
 from openmemory.sources.cutting import FilePiece, kind_of, language_of, pieces
 from openmemory.sources.models import Passage, Source, SourceKind
 from openmemory.sources.schemas import (
@@ -67,7 +67,6 @@ MAX_TEXT = 1_000_000
 """The number of characters of one file."""
 
 MAX_PATH = 1_000
-MAX_PAGE_SIZE = 100
 
 
 class _CutFile(NamedTuple):
@@ -243,11 +242,9 @@ class Files:
             Invalid: a namespace, the page or its size is invalid.
         """
         caller.may_read()
-        validation.between(page, "page", 1, 1_000_000)
-        validation.between(size, "size", 1, MAX_PAGE_SIZE)
-        which = [Source.kind == literal_column(f"'{SourceKind.FILE.value}'"), readable_by(caller, Source)]
-        if namespaces:
-            which.append(Source.namespace.in_([validation.name(one, "namespace", self._limits) for one in namespaces]))
+        listing.check_page(page, size)
+        kind = Source.kind == literal_column(f"'{SourceKind.FILE.value}'")
+        which = [kind, readable_by(caller, Source), *listing.within(namespaces, self._limits)]
         if below:
             storable(below, "path")
             which.append(func.starts_with(Source.locator, below))
@@ -256,13 +253,11 @@ class Files:
         columns = (
             Source.locator, Source.namespace, App.name, Source.language, size_, Source.length, Source.updated_at,
         )  # fmt: skip
-        rows = select(*columns).join(App, App.id == Source.app_id).where(*which)
-        some = rows.order_by(Source.locator, Source.id).offset((page - 1) * size).limit(size)
+        order = Source.locator, Source.id
         async with self._database.transaction() as tx:
-            total = await tx.scalar(select(func.count()).select_from(Source).where(*which), caller.parameters) or 0
-            items = [StoredFile(*row) for row in await tx.execute(some, caller.parameters)]
-            await audit_log.record(tx, caller, AuditAction.FILE_LIST, detail={"files": len(items)})
-        return FilePage(items, total, page, size)
+            rows, total = await listing.page_of(tx, caller, columns, which, order, page=page, size=size)
+            await audit_log.record(tx, caller, AuditAction.FILE_LIST, detail={"files": len(rows)})
+        return FilePage([StoredFile(*row) for row in rows], total, page, size)
 
 
 def checked_path(path: str, field: str = "path") -> str:

@@ -57,7 +57,9 @@ class PassageKind(StrEnum):
 
 
 class Source(Base):
-    """A conversation, a file or a document of one app. `locator` is its thread id, its path or its name.
+    """A conversation, a file or a document of one app.
+
+    `locator`: the thread id of a conversation, the path of a file, or the name of a document.
 
     Each app has its own sources, so that a thread id or a path in use reveals nothing to another app. `hash` is that of
     the file as the client read it, or of the text of a session; other conversations have none. `object_key`: the

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -33,8 +33,7 @@ from openmemory.identity.names import storable
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.models import State
-from openmemory.sources import passages, writing
-from openmemory.sources.conversations import MAX_PAGE_SIZE
+from openmemory.sources import listing, passages, writing
 from openmemory.sources.cutting import pieces
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
 from openmemory.sources.schemas import FileEvent, NewSession, SavedSession, SessionPage, SessionSaved, SessionText
@@ -135,7 +134,7 @@ class Sessions:
             active = source.state is State.ACTIVE
             if active and await tx.scalar(mine.where(_unchanged(new, hash_))) is not None:
                 return done
-            # Of a conversation, not of a session: nothing that was said is lost.
+            # Messages are never replaced by a session.
             if await tx.scalar(select(Passage.id).where(Passage.source_id == source.id, _SAID).limit(1)) is not None:
                 raise ConflictError(f"The thread {thread} is a conversation with messages.", code="session_is_thread")
             if not active:
@@ -162,17 +161,14 @@ class Sessions:
             Invalid: a namespace, the page or its size is invalid.
         """
         caller.may_read()
-        validation.between(page, "page", 1, 1_000_000)
-        validation.between(size, "size", 1, MAX_PAGE_SIZE)
-        which = and_(_sessions(caller), *self._within(namespaces))
+        listing.check_page(page, size)
+        which = [_sessions(caller), *listing.within(namespaces, self._limits)]
         await self._rates.search(caller)
-        rows = select(*_COLUMNS).join(App, App.id == Source.app_id).where(which)
-        some = rows.order_by(_NUMBER.desc(), Source.updated_at.desc(), Source.id).offset((page - 1) * size).limit(size)
+        order = _NUMBER.desc(), Source.updated_at.desc(), Source.id
         async with self._database.transaction() as tx:
-            total = await tx.scalar(select(func.count()).select_from(Source).where(which), caller.parameters) or 0
-            items = [_session(row) for row in await tx.execute(some, caller.parameters)]
-            await audit_log.record(tx, caller, AuditAction.SESSION_LIST, detail={"sessions": len(items)})
-        return SessionPage(items, total, page, size)
+            rows, total = await listing.page_of(tx, caller, _COLUMNS, which, order, page=page, size=size)
+            await audit_log.record(tx, caller, AuditAction.SESSION_LIST, detail={"sessions": len(rows)})
+        return SessionPage([_session(row) for row in rows], total, page, size)
 
     async def read(self, caller: Caller, number: int, *, namespaces: tuple[str, ...] = ()) -> SessionText:
         """The session of this number that was saved last, with its text.
@@ -183,7 +179,7 @@ class Sessions:
         """
         caller.may_read()
         validation.between(number, "number", 0, MAX_NUMBER)
-        which = [_sessions(caller), Source.locator == f"{_PREFIX}{number}", *self._within(namespaces)]
+        which = [_sessions(caller), Source.locator == f"{_PREFIX}{number}", *listing.within(namespaces, self._limits)]
         await self._rates.search(caller)
         sources = select(*_COLUMNS, Source.id).join(App, App.id == Source.app_id).where(*which)
         last = sources.order_by(Source.updated_at.desc(), Source.id).limit(1)
@@ -197,11 +193,6 @@ class Sessions:
             await audit_log.record(tx, caller, AuditAction.SESSION_READ, [row.id])
         labels = sorted({label for part in found for label in part.labels})
         return SessionText(_session(row), _joined(found), labels)
-
-    def _within(self, namespaces: tuple[str, ...]) -> Sequence[ColumnElement[bool]]:
-        if not namespaces:
-            return []
-        return [Source.namespace.in_([validation.name(name, "namespace", self._limits) for name in namespaces])]
 
 
 _SAID = Passage.kind == literal_column(f"'{PassageKind.TURN.value}'")
