@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from openmemory.access.apps import Apps
-from openmemory.access.authentication import beyond_loopback, credentials_required, is_here
 from openmemory.access.directory import Directory
+from openmemory.access.first_key import require_a_key
 from openmemory.access.grants import Grants
 from openmemory.access.keys import ApiKeys
 from openmemory.access.oauth.sign_in import OAuthSignIn
@@ -36,7 +36,6 @@ from openmemory.egress.clients import Egress
 from openmemory.embedded.folder import DataFolder, default_data_dir
 from openmemory.embedded.postgres import EmbeddedPostgres
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.errors import SetupError
 from openmemory.health.service import Health
 from openmemory.importers.service import Imports
 from openmemory.index.generations.backfill import VectorBackfill
@@ -81,6 +80,7 @@ from openmemory.sessions.relay import Deliver, Relay
 from openmemory.sources.conversations import Conversations
 from openmemory.sources.documents import Documents
 from openmemory.sources.files import Files
+from openmemory.sources.overview import Sources
 from openmemory.sources.passages import IndexedPassages
 from openmemory.sources.sessions import Sessions
 from openmemory.stats.feed import Feed
@@ -151,6 +151,7 @@ class Services:
     sessions: Sessions
     files: Files
     documents: Documents
+    sources: Sources
     objects: Objects
     windows: ConversationWindows
     capturing: Worker
@@ -256,32 +257,9 @@ async def open_stores(
                 await queue.end_leases(tx)
         lease = None if alone else await stack.enter_async_context(leased(database, built_in=not settings.qdrant.url))
         if serving:
-            await _refuse_to_stand_open(settings, database)
+            await require_a_key(settings, database)
         shared = workers > 1 or not alone
         yield Opened(folder, Stores(folder.path, url, shared, index_lease=lease, local_key=folder.local_key()))
-
-
-async def _refuse_to_stand_open(settings: Settings, database: Database) -> None:
-    """Require that a credential exists if every request needs one. Otherwise nobody could use the service."""
-    if not credentials_required(settings) or settings.access.api_key.get_secret_value() or settings.oauth.issuer:
-        return
-    if not await ApiKeys(database, Directory(database, settings.access)).exist():
-        where = f" --data-dir {settings.data_dir}" if settings.data_dir else ""
-        raise SetupError(
-            f"{_what_asks(settings)}: every request needs a credential, and there is no key yet; make the first "
-            f"administrator's with `openmemory keys create --admin NAME{where}`, then start again"
-        )
-
-
-def _what_asks(settings: Settings) -> str:
-    """Returns the setting that makes credentials necessary."""
-    if not is_here(settings.host):
-        return f"host {settings.host!r} lets other machines in"
-    if beyond_loopback(settings):
-        return f"http.allowed_hosts {', '.join(settings.http.allowed_hosts)!r} lets other machines in"
-    if settings.http.trusted_proxies:
-        return f"http.trusted_proxies {', '.join(settings.http.trusted_proxies)!r} lets other machines in"
-    return f"access.require is {settings.access.require!r}"
 
 
 @asynccontextmanager
@@ -405,6 +383,7 @@ async def open_services(
                 capture=settings.capture,
                 rates=rates,
             ),
+            sources=Sources(database, settings.limits, rates),
             objects=objects,
             backup=backup,
             imports=Imports(backup, directory, folder=stores.folder, limits=settings.limits),

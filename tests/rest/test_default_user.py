@@ -52,6 +52,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"DELETE {T}": ("/api/v1/threads/{thread}", None),
     f"POST {T}/restore": ("/api/v1/threads/{deleted_thread}/restore", {}),
     f"POST {T}/erase": ("/api/v1/threads/{thread}/erase", {}),
+    "GET /api/v1/sources": ("/api/v1/sources", None),
     "GET /api/v1/sessions": ("/api/v1/sessions", None),
     "POST /api/v1/sessions": ("/api/v1/sessions", {"number": 1, "title": "{fresh}"}),
     "GET /api/v1/sessions/{number}": ("/api/v1/sessions/{session}", None),

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from openmemory.config.settings import LimitSettings
 from tests.text_extraction.documents import pdf, word
@@ -112,6 +113,39 @@ async def test_a_deleted_document_that_is_sent_again_is_new(client, new_user, st
     assert [one["content"] for one in await passages(client, new_user, "rent pets")] == ["The rent is 900 euros."]
 
 
+async def test_an_expired_document_is_found_no_more_until_it_is_restored(client, new_user, store, services):
+    async def pass_time() -> None:
+        for table in ("sources", "passages"):
+            past = f"UPDATE {table} SET expires_at = now() - interval '1 day' WHERE expires_at IS NOT NULL"
+            async with services.database.transaction() as tx:
+                await tx.execute(text(past + " AND user_id = (SELECT id FROM users WHERE user_id = :user)"), whose)
+
+    async def listed() -> list[str]:
+        answer = await client.get("/api/v1/documents", params={"user_id": new_user})
+        return [one["name"] for one in answer.json()["items"]]
+
+    whose = {"user": new_user}
+    stored = await store(LEASE, ttl_days="90")
+    assert len(await passages(client, new_user, "rent pets")) == 2
+    await pass_time()
+    assert await listed() == []
+    assert await passages(client, new_user, "rent pets") == []
+    again = await store(LEASE, ttl_days="90")  # before the job
+    assert (again["id"], again["event"], again["changed"]) == (stored["id"], "ADD", 2)
+    await pass_time()
+    assert await services.conversations.expire() == 2
+    assert await services.conversations.expire() == 0
+    restore = f"/api/v1/documents/{stored['id']}/restore"
+    assert (await client.post(restore, json={"user_id": new_user})).json()["passages"] == 2
+    assert await services.conversations.expire() == 0
+    assert await listed() == ["lease.pdf"]
+    assert (await store(LEASE, ttl_days="90"))["event"] == "UPDATE"
+    assert (await store(LEASE))["event"] == "UPDATE"  # it stays
+    await pass_time()
+    assert await listed() == ["lease.pdf"]
+    assert len(await passages(client, new_user, "rent pets")) == 2
+
+
 async def test_secrets_are_redacted_in_passages_and_titles(client, new_user, store):
     token = "ghp_" + "a1B2c3D4e5F6" * 3
     stored = await store(f"# Deploy\n\nUse {token} there.\n".encode(), "deploy.md", title=f"About {token}")
@@ -134,6 +168,8 @@ async def test_secrets_are_redacted_in_passages_and_titles(client, new_user, sto
         ("a.txt", b"a", {"namespace": "a" * 300}, "namespace"),
         ("a.txt", b"a", {"title": "a" * 300}, "title"),
         ("a.txt", b"a", {"keep": "yes"}, "keep"),
+        ("a.txt", b"a", {"ttl_days": "soon"}, "ttl_days"),
+        ("a.txt", b"a", {"ttl_days": "0"}, "ttl_days"),
         ("a.txt", b"a", {"nmae": "b.txt"}, "nmae"),
     ],
 )

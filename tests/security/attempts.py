@@ -84,6 +84,7 @@ class Attempts:
             "POST /api/v1/files/batch": self._of_files("/batch", lambda: {"files": [self._file() | self._said()]}),
             "POST /api/v1/files/finish": self._of_files("/finish", lambda: {"gone": [self._file()["path"]]}),
             "GET /api/v1/sessions": self._sources("sessions"),
+            "GET /api/v1/sources": self._sources("sources"),
             "POST /api/v1/sessions": self._save_session,
             "GET /api/v1/sessions/{number}": self._read_session,
             "GET /api/v1/documents": self._sources("documents"),

@@ -82,6 +82,7 @@ class AuditAction(StrEnum):
     SESSION_SAVE = "session.save"
     SESSION_LIST = "session.list"
     SESSION_READ = "session.read"
+    SOURCE_LIST = "source.list"
     SOURCE_IMPORT = "source.import"
     FILE_PLAN = "file.plan"
     FILE_STORE = "file.store"

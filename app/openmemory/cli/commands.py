@@ -32,6 +32,7 @@ from openmemory.cli.search import search
 from openmemory.cli.serve import serve
 from openmemory.cli.service import service
 from openmemory.cli.sessions import sessions
+from openmemory.cli.sources import sources
 from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
 from openmemory.cli.threads import threads
@@ -85,6 +86,7 @@ cli.command()(export)
 cli.command()(sync)
 cli.command()(doctor)
 cli.command()(ingest)
+cli.command()(sources)
 cli.add_typer(files, name="files")
 cli.add_typer(documents, name="documents")
 cli.add_typer(threads, name="threads")

@@ -33,12 +33,17 @@ async def add(
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Another name than that of the file.")] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="What the document is about.")] = None,
     keep: Annotated[bool | None, typer.Option("--keep/--no-keep", help="Keep the original, or only its text.")] = None,
+    ttl_days: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=36_500, help="The document expires after N days.")
+    ] = None,
 ) -> CommandAnswer:
     """Store documents. One of the same name is replaced."""
     if name is not None and len(files) > 1:
         raise SetupError("--name is for one file, and there are several")
     given = {"user_id": user, "app": app, "namespace": namespace, "name": name, "title": title}
     fields = {key: value for key, value in given.items() if value is not None}
+    if ttl_days is not None:
+        fields["ttl_days"] = str(ttl_days)
     if keep is not None:
         fields["keep"] = "true" if keep else "false"
     results, lines, notes = list[dict[str, Any]](), list[str](), list[str]()

@@ -10,7 +10,7 @@ import typer
 
 from openmemory.cli import project
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, Namespace, User
+from openmemory.cli.options import App, User
 from openmemory.cli.output import CommandAnswer, plain
 from openmemory.errors import OpenMemoryError
 
@@ -29,7 +29,10 @@ async def ingest(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder.")] = Path(),
     user: User = None,
     app: App = None,
-    namespace: Namespace = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "--project", metavar="NAME", help="The namespace: a project of the user."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and keep what changes, until Ctrl-C.")] = False,
 ) -> CommandAnswer:

@@ -31,6 +31,7 @@ _FIELDS = {
     "namespace": "The project; left out: default.",
     "name": "Its name, such as contracts/lease.pdf; left out: that of the file.",
     "title": "What it is about.",
+    "ttl_days": "The document expires after so many days; left out: never.",
     "keep": "true: keep the original, so that it can be downloaded; false: only its text; left out: documents.keep.",
 }
 _FORM: dict[str, Any] = {
@@ -95,10 +96,22 @@ async def store_document(request: Request, services: TheServices, asking: TheAsk
         caller = await asking.as_app(fields.get("user_id"), fields.get("app"))
         name = fields.get("name") or (form.filename or "").replace("\\", "/").rpartition("/")[2]
         new = NewDocument(
-            name, fields.get("namespace", "default"), fields.get("title"), None if keep is None else _YES_OR_NO[keep]
+            name,
+            fields.get("namespace", "default"),
+            fields.get("title"),
+            keep=None if keep is None else _YES_OR_NO[keep],
+            ttl_days=_whole_number("ttl_days", fields.get("ttl_days")),
         )
         spool.flush()
         return await services.documents.store(caller, new, spool.file)
+
+
+def _whole_number(field: str, given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not given.isdecimal() or len(given) > 9:
+        raise Invalid(field, "must be a whole number")
+    return int(given)
 
 
 @router.get("", responses=documented(403, 404))

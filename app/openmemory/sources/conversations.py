@@ -330,7 +330,7 @@ class Conversations:
         return ThreadsChanged(len(sources), len(erased))
 
     async def expire(self) -> int:
-        """Delete the messages that have expired, as `delete` does. Returns their number."""
+        """Delete the messages and documents that have expired, as `delete` does. Returns the number of passages."""
         done = 0
         while some := await self._expire_some():
             done += some
@@ -345,11 +345,13 @@ class Conversations:
         async with self._database.transaction() as tx:
             # A delivery that writes the vector of a message has its key locked, which does not matter here.
             ids = (await tx.scalars(due.with_for_update(skip_locked=True, key_share=True))).all()
-            gone = update(Passage).where(Passage.id.in_(ids)).returning(Passage.id, Passage.user_id)
+            gone = update(Passage).where(Passage.id.in_(ids))
             gone = gone.values(state=State.DELETED, revision=Passage.revision + 1)
-            by_user = defaultdict[UUID, list[UUID]](list)
-            for id_, user in await tx.execute(gone):
+            by_user, sources = defaultdict[UUID, list[UUID]](list), set[UUID]()
+            for id_, user, source in await tx.execute(gone.returning(Passage.id, Passage.user_id, Passage.source_id)):
                 by_user[user].append(id_)
+                sources.add(source)
+            await lifecycle.end_expired(tx, sources)
             await outbox.add_entries(tx, ItemKind.PASSAGE, ids)
             principal = Principal("expiry", "expiry", door=Door.JOB)
             for user, theirs in by_user.items():

@@ -11,11 +11,12 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, func, literal_column, select
+from sqlalchemy import ColumnElement, and_, false, func, literal_column, select, text
 
 from openmemory.access.apps import refuse_if_paused, refuse_paused
 from openmemory.access.models import App
@@ -148,6 +149,7 @@ class Documents:
         name = checked_path(new.name, "name")
         namespace = validation.name(new.namespace, "namespace", limits)
         title = None if new.title is None else validation.text(new.title, "title", limits.name, "limits.name")
+        validation.ttl(new.ttl_days, None)
         caller.may_write(namespace)
         await self._rates.save(caller, 1)
         size = content.seek(0, 2)
@@ -162,7 +164,7 @@ class Documents:
         if title is not None and self._capture.secrets != "store":
             title = secrets.redacted(title)
         keep = self._keep if new.keep is None else new.keep
-        new = NewDocument(name, namespace, title, keep)
+        new = replace(new, name=name, namespace=namespace, title=title, keep=keep)
         key = None if await self._same(caller, new, read) else await self._kept(caller, new, content)
         done = await self._store(caller, new, read, key)
         if done.event is not FileEvent.NONE:
@@ -213,6 +215,8 @@ class Documents:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store documents")
             source = await writing.opened(tx, caller, new.namespace, SourceKind.DOCUMENT, new.name)
+            if await lifecycle.end_expired(tx, [source.id]):
+                source = source._replace(state=State.DELETED)
             done = DocumentStored(
                 source.id, new.name, new.namespace, FileEvent.NONE, extracted.media_type, read.bytes,
                 len(read.passages), kept=bool(new.keep), redacted=read.redacted, note=note,
@@ -231,6 +235,7 @@ class Documents:
                 "media_type": extracted.media_type, "object_key": key,
             }  # fmt: skip
             done.changed = await writing.replace_passages(tx, source, PassageKind.DOCUMENT, read.passages, values)
+            await tx.execute(_EXPIRY, {"source": source.id, "days": new.ttl_days})
             if key is not None:
                 await self._objects.keep(tx, key)
             elif new.keep:  # it was stored with its original when this began, and is not any more
@@ -395,5 +400,22 @@ def _documents(caller: Caller, *states: State) -> ColumnElement[bool]:
 
 def _unchanged(new: NewDocument, read: _ReadDocument) -> ColumnElement[bool]:
     """The stored document has this content and this title, and its original if it is to be kept."""
+    if new.ttl_days is not None:
+        return false()
     kept = Source.object_key.is_not(None)
-    return and_(Source.hash == read.hash, Source.title.is_not_distinct_from(new.title), kept if new.keep else ~kept)
+    return and_(
+        Source.hash == read.hash, Source.title.is_not_distinct_from(new.title), kept if new.keep else ~kept,
+        Source.expires_at.is_(None),
+    )  # fmt: skip
+
+
+_EXPIRY = text(
+    """
+    WITH document AS (
+        UPDATE sources SET expires_at = now() + make_interval(days => CAST(:days AS integer)) WHERE id = :source
+        RETURNING id, expires_at
+    )
+    UPDATE passages AS p SET expires_at = d.expires_at FROM document AS d WHERE p.source_id = d.id
+    AND p.expires_at IS DISTINCT FROM d.expires_at
+    """
+)

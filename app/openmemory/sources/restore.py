@@ -49,11 +49,13 @@ _APPS = text(
 _SOURCES = text(
     f"""
     INSERT INTO sources (id, user_id, app_id, kind, namespace, locator, language, media_type, hash, bytes, title,
-        summary, metadata, state, created_at, updated_at, closed_at, deleted_at, infer, captured)
+        summary, metadata, state, created_at, updated_at, closed_at, deleted_at, infer, captured, expires_at)
     SELECT CASE WHEN e.id IS NULL THEN i.id ELSE {DERIVED.format(id="i.id")} END, :user, i.app_target, i.kind,
         i.namespace, i.locator, i.language, i.media_type, i.hash, i.bytes, i.title, i.summary, i.metadata, i.state,
         i.created_at, i.updated_at, i.closed_at, i.deleted_at, i.infer,
-        (SELECT count(*) FROM incoming_passages AS p WHERE p.source = i.id AND p.turn <= i.captured)
+        (SELECT count(*) FROM incoming_passages AS p WHERE p.source = i.id AND p.turn <= i.captured),
+        CASE WHEN i.kind = 'document' AND i.state = 'active'
+            THEN (SELECT max(p.expires_at) FROM incoming_passages AS p WHERE p.source = i.id) END
     FROM incoming_sources AS i LEFT JOIN sources AS e ON e.id = i.id
     ORDER BY i.app_target, i.namespace, i.kind, i.locator
     ON CONFLICT (app_id, namespace, kind, locator) DO NOTHING

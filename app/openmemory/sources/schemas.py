@@ -279,6 +279,8 @@ class NewDocument:
     namespace: str = "default"
     title: str | None = None
     keep: bool | None = None
+    ttl_days: int | None = None
+    """Days until the document expires; None: never."""
 
 
 @dataclass(slots=True)
@@ -355,3 +357,39 @@ class DocumentsChanged:
 
     id: UUID
     passages: int
+
+
+class SourceType(StrEnum):
+    """The types of sources that clients know. A session is stored as a conversation."""
+
+    CONVERSATION = "conversation"
+    SESSION = "session"
+    FILE = "file"
+    DOCUMENT = "document"
+
+
+@dataclass(slots=True)
+class StoredSource:
+    """A conversation, a session, a file or a document."""
+
+    id: UUID
+    kind: SourceType
+    name: Annotated[str, Field(description="The thread id of a conversation, the path of a file, or its name.")]
+    title: str | None
+    namespace: str
+    app_name: str
+    language: str | None
+    bytes: int | None
+    passages: PassageCount
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(slots=True)
+class StoredSourcePage:
+    """One page of sources, the last changed first."""
+
+    items: list[StoredSource]
+    total: int
+    page: int
+    size: int
