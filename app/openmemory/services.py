@@ -65,6 +65,10 @@ from openmemory.objects.s3 import S3Objects
 from openmemory.objects.service import Objects
 from openmemory.objects.service_key import service_key
 from openmemory.objects.stores import FolderObjects, ObjectStore
+from openmemory.projects.context import ContextPacks
+from openmemory.projects.links import Links
+from openmemory.projects.states import ProjectStates
+from openmemory.projects.values import Values
 from openmemory.saved_settings.embedders import Embedders
 from openmemory.saved_settings.service import Configuration
 from openmemory.saved_settings.trials import Trials
@@ -152,6 +156,10 @@ class Services:
     files: Files
     documents: Documents
     sources: Sources
+    context: ContextPacks
+    states: ProjectStates
+    values: Values
+    links: Links
     objects: Objects
     windows: ConversationWindows
     capturing: Worker
@@ -338,11 +346,12 @@ async def open_services(
             KeyValueMerge(settings.dedup, intake),
             Duplicates(database, spaces, settings.dedup, intake),
         )
-        objects = Objects(
-            database,
-            _object_store(settings, stores),
-            lambda: settings.documents.key_bytes() or service_key(stores.folder),
-        )
+        states = ProjectStates(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates)
+
+        def key_of_service() -> bytes:
+            return settings.documents.key_bytes() or service_key(stores.folder)
+
+        objects = Objects(database, _object_store(settings, stores), key_of_service)
         backup = Backup(
             database,
             memories,
@@ -384,6 +393,12 @@ async def open_services(
                 rates=rates,
             ),
             sources=Sources(database, settings.limits, rates),
+            states=states,
+            context=ContextPacks(
+                database, spaces, search, states, memories, limits=settings.limits, secret=key_of_service
+            ),
+            values=Values(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
+            links=Links(database, limits=settings.limits, rates=rates),
             objects=objects,
             backup=backup,
             imports=Imports(backup, directory, folder=stores.folder, limits=settings.limits),

@@ -109,3 +109,16 @@ def remember(call: Call) -> Callable[..., Awaitable[str]]:
         return str(result["structuredContent"]["results"][0]["id"])
 
     return add
+
+
+@pytest.fixture
+def lines(call: Call) -> Callable[..., Awaitable[list[str]]]:
+    """Calls a tool in the compact form and returns the lines that an assistant reads."""
+
+    async def run(_tool: str, **arguments: Any) -> list[str]:
+        result = await call(_tool, format="compact", **arguments)
+        assert not result.get("isError"), result
+        [content] = result["content"]
+        return str(content["text"]).split("\n")
+
+    return run

@@ -26,20 +26,6 @@ FORGED = (
 )
 
 
-@pytest.fixture
-def lines(call: Call) -> Callable[..., Awaitable[list[str]]]:
-    """Calls a tool in the compact form and returns the lines that an assistant reads."""
-
-    async def run(name: str, **arguments: Any) -> list[str]:
-        result = await call(name, format="compact", **arguments)
-        assert not result.get("isError"), result
-        assert "structuredContent" not in result
-        [content] = result["content"]
-        return str(content["text"]).split("\n")
-
-    return run
-
-
 async def test_a_memory_is_one_line_with_a_short_id(lines: Any, remember: Remember) -> None:
     id_ = await remember("I take my tea without sugar")
     await remember("Tea for the shop", namespace="shop", ttl_days=30)

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
-import pytest
 
 from openmemory.services import Services
 from openmemory.sources.schemas import NewDocument, NewFile
@@ -16,19 +15,6 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 Failure = Callable[..., Awaitable[str]]
 Ask = Callable[..., Awaitable[httpx.Response]]
 Lines = Callable[..., Awaitable[list[str]]]
-
-
-@pytest.fixture
-def lines(call: Call) -> Lines:
-    """Calls a tool in the compact form and returns the lines that an assistant reads."""
-
-    async def run(_tool: str, **arguments: Any) -> list[str]:
-        result = await call(_tool, format="compact", **arguments)
-        assert not result.get("isError"), result
-        [content] = result["content"]
-        return str(content["text"]).split("\n")
-
-    return run
 
 
 async def sent(services: Services, user: str, name: str, text: str, **more: Any) -> None:
@@ -51,6 +37,13 @@ async def test_toolsets_offer_their_tools(ask: Ask) -> None:
     assert await names("?toolsets=sessions") - usual == {
         "session_create", "session_get", "session_list", "session_search",
     }  # fmt: skip
+    context = {"mem_get_initial_context", "mem_get_context", "mem_explain", "mem_checkpoint"}
+    notes = {"mem_add_memory", "mem_link_memories", "mem_show"}
+    values = {"memory_set", "memory_get", "memory_list", "memory_search", "memory_delete"}
+    sessions = {"session_create", "session_get", "session_list", "session_search"}
+    assert await names("?toolsets=context") - usual == context
+    assert await names("?toolsets=mempack") - usual == context | notes
+    assert await names("?toolsets=devmemory") - usual == values | sessions
 
 
 async def test_messages_are_logged_found_and_read(lines: Lines, failure: Failure) -> None:

@@ -25,6 +25,7 @@ M, A, G, P = "/api/v1/memories", "/api/v1/apps/{app}", "/api/v1/grants", "/api/v
 C = "/api/v1/categories"
 T = "/api/v1/threads/{thread_id}"
 D = "/api/v1/documents"
+V, L = "/api/v1/values", "/api/v1/links"
 IDS = {"memory_ids": ["{memory}"]}
 REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"GET {M}/search": (f"{M}/search?query=coffee", None),
@@ -53,6 +54,17 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"POST {T}/restore": ("/api/v1/threads/{deleted_thread}/restore", {}),
     f"POST {T}/erase": ("/api/v1/threads/{thread}/erase", {}),
     "GET /api/v1/sources": ("/api/v1/sources", None),
+    "POST /api/v1/context": ("/api/v1/context", {"query": "coffee"}),
+    "POST /api/v1/state/checkpoint": ("/api/v1/state/checkpoint", {"state": {"a": 1}, "reason": "{fresh}"}),
+    "GET /api/v1/state": ("/api/v1/state", None),
+    "GET /api/v1/state/history": ("/api/v1/state/history", None),
+    "PUT /api/v1/values": (V, {"topic": "tea", "key": "{fresh}", "value": "green"}),
+    "GET /api/v1/values": (V, None),
+    f"GET {V}/{{topic}}/{{key}}": (f"{V}/tea/{{value}}", None),
+    f"DELETE {V}/{{topic}}/{{key}}": (f"{V}/tea/{{value}}", None),
+    "POST /api/v1/links": (L, {"from_id": "{other}", "rel": "{fresh}", "to_id": "{memory}"}),
+    "GET /api/v1/links": (f"{L}?memory_id={{memory}}", None),
+    "DELETE /api/v1/links": (f"{L}?from_id={{memory}}&rel=is&to_id={{other}}", None),
     "GET /api/v1/sessions": ("/api/v1/sessions", None),
     "POST /api/v1/sessions": ("/api/v1/sessions", {"number": 1, "title": "{fresh}"}),
     "GET /api/v1/sessions/{number}": ("/api/v1/sessions/{session}", None),
@@ -135,7 +147,14 @@ async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
         await client.post(G, json=grant, headers=headers),
         await client.post(P, json=policy, headers=headers),
         await client.put(f"{C}/cat-{fresh}", json={"description": "a test's"}, headers=headers),
+        await client.post(M, json={"text": f"tea {fresh}", "infer": False}, headers=headers),
+        await client.put(V, json={"topic": "tea", "key": fresh, "value": "black"}, headers=headers),
     ]
+    other = made[4].json()["id"]
+    link = {"from_id": memory.json()["id"], "rel": "is", "to_id": other}
+    state = {"state": {"tea": fresh}, "reason": f"tea is {fresh}"}
+    made.append(await client.post(L, json=link, headers=headers))
+    made.append(await client.post("/api/v1/state/checkpoint", json=state, headers=headers))
     for thread in (f"thread-{fresh}", f"deleted-{fresh}"):
         said = {"messages": [{"content": f"tea {fresh}"}]}
         made.append(await client.post(f"/api/v1/threads/{thread}/messages", json=said, headers=headers))
@@ -150,6 +169,7 @@ async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
     assert all(one.is_success for one in made), [one.text for one in made]
     return {
         "memory": memory.json()["id"], "app": memory.json()["app_id"], "grant": made[1].json()["id"],
+        "other": other, "value": fresh,
         "policy": made[2].json()["id"], "category": f"cat-{fresh}", "fresh": uuid4().hex,
         "thread": f"thread-{fresh}", "deleted_thread": f"deleted-{fresh}",
         "session": str(number), "document": documents[0], "deleted_document": documents[1],

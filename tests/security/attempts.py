@@ -11,7 +11,7 @@ from uuid import UUID
 
 from openmemory.identity.principal import Scope
 from tests.backup.archives import Upstream
-from tests.security.world import SESSIONS, Actor, World, rule_of
+from tests.security.world import SESSIONS, VALUES, Actor, World, rule_of
 
 MEMORIES = "/api/v1/memories"
 NOBODYS_ID = "00000000-0000-4000-8000-000000000000"
@@ -87,6 +87,17 @@ class Attempts:
             "GET /api/v1/sources": self._sources("sources"),
             "POST /api/v1/sessions": self._save_session,
             "GET /api/v1/sessions/{number}": self._read_session,
+            "POST /api/v1/context": self._context,
+            "GET /api/v1/state": self._of_project("GET", "state"),
+            "GET /api/v1/state/history": self._of_project("GET", "state/history"),
+            "POST /api/v1/state/checkpoint": self._to_project("POST", "state/checkpoint", self._state),
+            "GET /api/v1/values": self._of_project("GET", "values"),
+            "PUT /api/v1/values": self._to_project("PUT", "values", self._value),
+            "GET /api/v1/values/{topic}/{key}": self._of_project("GET", "values/topic/{key}"),
+            "DELETE /api/v1/values/{topic}/{key}": self._of_project("DELETE", "values/topic/{key}"),
+            "GET /api/v1/links": self._of_project("GET", "links", lambda: {"memory_id": self._given(self._id())}),
+            "POST /api/v1/links": self._to_project("POST", "links", self._link),
+            "DELETE /api/v1/links": self._of_project("DELETE", "links", self._link),
             "GET /api/v1/documents": self._sources("documents"),
             "POST /api/v1/documents": self._send_document,
             "GET /api/v1/documents/{document_id}": self._of_document("GET", ""),
@@ -169,6 +180,24 @@ class Attempts:
             "tool session_search": self._tool(
                 "session_search", lambda: self._question() | {"project_id": self._namespace()}
             ),
+            "tool mem_get_initial_context": self._tool("mem_get_initial_context", self._repo),
+            "tool mem_get_context": self._tool("mem_get_context", lambda: self._question() | self._repo()),
+            "tool mem_explain": self._tool("mem_explain", lambda: self._repo() | {"query": self._query()["query"]}),
+            "tool mem_checkpoint": self._tool(
+                "mem_checkpoint", lambda: self._repo() | {"reason": "The alpaca.", "state_json": {"a": 1}}, writes=True
+            ),
+            "tool mem_add_memory": self._tool(
+                "mem_add_memory", lambda: self._repo() | {"title": self._text()["text"]}, writes=True
+            ),
+            "tool mem_link_memories": self._tool("mem_link_memories", self._link, writes=True),
+            "tool mem_show": self._tool("mem_show", lambda: {"id": self._given(self._id())}),
+            "tool memory_set": self._tool("memory_set", lambda: self._named_value() | self._new_value(), writes=True),
+            "tool memory_get": self._tool("memory_get", self._named_value),
+            "tool memory_list": self._tool("memory_list", lambda: {"project_id": self._namespace()}),
+            "tool memory_search": self._tool(
+                "memory_search", lambda: self._question() | {"project_id": self._namespace()}
+            ),
+            "tool memory_delete": self._tool("memory_delete", self._named_value, writes=True),
             "tool search_documents": self._tool("search_documents", self._question),
             "tool read_document": self._tool("read_document", lambda: {"name": self._thread()}),
             "tool list_documents": self._tool("list_documents", lambda: {}),
@@ -418,6 +447,69 @@ class Attempts:
             return Attempt(f"files{part}", "POST", path, None, body, user=user, app=app, as_app=True, writes=True)
 
         return make
+
+    def _repo(self) -> dict[str, Any]:
+        return {"repo": self._namespace()}
+
+    def _state(self) -> dict[str, Any]:
+        return {"state": {"alpaca": self._rng.random()}, "reason": f"It ran at {self._rng.random()}."}
+
+    def _new_value(self) -> dict[str, Any]:
+        return {"value": f"It ran at {self._rng.random()}."}
+
+    def _value(self) -> dict[str, Any]:
+        return {"topic": "topic", "key": f"key{self._rng.randrange(VALUES + 1)}"} | self._new_value()
+
+    def _named_value(self) -> dict[str, Any]:
+        return {"project_id": self._namespace(), "topic": "topic", "key": f"key{self._rng.randrange(VALUES + 1)}"}
+
+    def _link(self) -> dict[str, Any]:
+        rel = self._rng.choice(["is", "explains"])
+        return {"from_id": self._given(self._id()), "rel": rel, "to_id": self._given(self._id())}
+
+    def _of_project(
+        self, method: str, path: str, more: Callable[[], dict[str, Any]] = dict
+    ) -> Callable[[Actor], Attempt]:
+        """What concerns the state, the values or the links of a project."""
+
+        def make(actor: Actor) -> Attempt:
+            named = self._as_app_or_user(actor)
+            params = named | more()
+            if path == "links":
+                params.pop("namespace", None)
+            user, app = named["user_id"], named.get("app")
+            where = f"/api/v1/{path.format(key=f'key{self._rng.randrange(VALUES + 1)}')}"
+            as_app, writes = app is not None, method != "GET"
+            return Attempt(f"{method} {path}", method, where, params, user=user, app=app, as_app=as_app, writes=writes)
+
+        return make
+
+    def _to_project(self, method: str, path: str, more: Callable[[], dict[str, Any]]) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            user = self._user(actor)
+            body = {"user_id": user} | more()
+            if path != "links":
+                body["namespace"] = self._namespace()
+            app = self._app_of(user) if self._rng.random() < 0.5 else None
+            if app is not None:
+                body["app"] = app
+            where = f"/api/v1/{path}"
+            return Attempt(path, method, where, None, body, user=user, app=app, as_app=True, writes=True)
+
+        return make
+
+    def _context(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        app = self._app_of(user)
+        body: dict[str, Any] = {"user_id": user, "app": app, "namespace": self._namespace(), "explain": True}
+        if self._rng.random() < 0.3:
+            body["about"] = self._given(self._id())
+        body["query"] = self._query()["query"]
+        asks = _asks(body)
+        asks = asks and (asks[0], tuple(dict.fromkeys((*asks[1], "default"))))
+        return Attempt(
+            "POST /api/v1/context", "POST", "/api/v1/context", None, body, user=user, app=app, as_app=True, asks=asks
+        )
 
     def _which_session(self, namespace: str, number: str) -> dict[str, Any]:
         return {namespace: self._namespace(), number: self._rng.randrange(SESSIONS + 2)}
@@ -742,6 +834,8 @@ def _asks(arguments: dict[str, Any]) -> tuple[str, tuple[str, ...]] | None:
     """The token of a question, and the namespaces that it names."""
     if "query" not in arguments:
         return None
+    if "repo" in arguments:  # what belongs to no project comes as well
+        return arguments["query"].split()[-1], tuple(dict.fromkeys((arguments["repo"], "default")))
     within = arguments.get("project_id", arguments.get("namespace"))
     return arguments["query"].split()[-1], () if within is None else (within,)
 

@@ -21,6 +21,7 @@ from openmemory.errors import Invalid
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.projects.schemas import NewCheckpoint, NewValue
 from openmemory.services import Services
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
 from tests.text_extraction.documents import send_document
@@ -28,6 +29,8 @@ from tests.text_extraction.documents import send_document
 USERS, APPS, MEMORIES, RULES = 4, 3, 14, 7
 THREADS, TURNS = 3, 2
 SESSIONS = 2
+VALUES = 3
+LINKS = 6
 
 TOKEN = re.compile("tk[0-9a-f]{12}")
 ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -262,8 +265,17 @@ async def populate(services: Services, rng: random.Random) -> World:
                 content = f"## {token()}\n\nThe alpaca {token()}.\n"
                 session = NewSession(number, f"About {token()}", f"It {token()}.", content, rng.choice(spaces))
                 await services.sessions.save(app, session)
+            for number in range(VALUES):
+                value = NewValue("topic", f"key{number}", f"The alpaca {token()}.", rng.choice(spaces))
+                await services.values.set(app, value)
             said = NewMessages(token(), turns, rng.choice(spaces), f"About {token()}")  # type: ignore[arg-type]
             await services.conversations.add(app, said)
+        for namespace in spaces:
+            app = await services.directory.caller(user, rng.choice(apps))
+            checkpoint = NewCheckpoint({token(): {"alpaca": token()}}, f"It ran at {rng.random()}.", namespace)
+            await services.states.checkpoint(app, checkpoint)
+        for _ in range(LINKS):
+            await services.links.link(owner, *_link(rng, added))
         for state in (State.PAUSED, State.ARCHIVED, State.DELETED):
             await services.memories.change_state(owner, rng.sample(added, 2), state, strict=False)
         async with services.database.statement() as tx:
@@ -290,6 +302,12 @@ async def populate(services: Services, rng: random.Random) -> World:
     ]
     await world.load()
     return world
+
+
+def _link(rng: random.Random, ids: list[UUID]) -> tuple[UUID, str, UUID]:
+    """Two memories to link, the earlier one to the later one, so that there is no cycle."""
+    first, second = sorted(rng.sample(range(len(ids)), 2))
+    return ids[first], rng.choice(["is", "explains"]), ids[second]
 
 
 async def _captured(world: World, rng: random.Random, token: Any, user: str, app: str) -> None:

@@ -93,9 +93,15 @@ CREATE INDEX idx_memory_expiring ON memories (user_id, expires_at, id)
     WHERE state = 'active' AND expires_at IS NOT NULL;
 CREATE INDEX idx_memory_flagged ON memories (user_id, created_at, id) WHERE labels <> '{}'::text[];
 
+-- The state of a namespace, and its values by key.
+CREATE INDEX idx_memory_project ON memories (user_id, namespace, kind, key)
+    WHERE state = 'active' AND kind IN ('state', 'keyed');
+
+-- No search finds the state of a project.
 CREATE FUNCTION memories_derive_words() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    NEW.words := lexical_words((SELECT language FROM lexicon)::regconfig, NEW.content);
+    NEW.words := CASE WHEN NEW.kind = 'state' THEN ''
+        ELSE lexical_words((SELECT language FROM lexicon)::regconfig, NEW.content) END;
     NEW.word_count := length(ts_filter(NEW.words, '{a,b,c,d}'));
     RETURN NEW;
 END

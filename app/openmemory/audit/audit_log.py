@@ -38,6 +38,8 @@ class AuditAction(StrEnum):
     MEMORY_PAUSE = "memory.pause"
     MEMORY_ARCHIVE = "memory.archive"
     MEMORY_EXPIRE = "memory.expire"
+    MEMORY_LINK = "memory.link"
+    MEMORY_UNLINK = "memory.unlink"
     MEMORY_DELETE = "memory.delete"
     MEMORY_DELETE_ALL = "memory.delete_all"
     MEMORY_RESTORE = "memory.restore"

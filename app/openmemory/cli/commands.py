@@ -12,6 +12,7 @@ from openmemory.cli.audit import audit
 from openmemory.cli.categories import categories
 from openmemory.cli.config import config
 from openmemory.cli.connect import clients, connect, disconnect
+from openmemory.cli.context import context
 from openmemory.cli.doctor import doctor
 from openmemory.cli.documents import documents
 from openmemory.cli.erase import erase
@@ -33,10 +34,12 @@ from openmemory.cli.serve import serve
 from openmemory.cli.service import service
 from openmemory.cli.sessions import sessions
 from openmemory.cli.sources import sources
+from openmemory.cli.state import state
 from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
 from openmemory.cli.threads import threads
 from openmemory.cli.usage import usage
+from openmemory.cli.values import values
 
 # Rich's help formatter takes longer to import than everything else in this module together.
 cli = typer.Typer(
@@ -91,6 +94,9 @@ cli.add_typer(files, name="files")
 cli.add_typer(documents, name="documents")
 cli.add_typer(threads, name="threads")
 cli.add_typer(sessions, name="sessions")
+cli.command()(context)
+cli.add_typer(state, name="state")
+cli.add_typer(values, name="values")
 cli.add_typer(rules, name="rules")
 cli.add_typer(service, name="service")
 cli.add_typer(apps, name="apps")

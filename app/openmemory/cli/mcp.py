@@ -17,7 +17,8 @@ def mcp(
     config: ConfigFile = None,
     url: Url = None,
     toolsets: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Tools to offer besides the usual ones: admin, files, threads.")
+        str | None,
+        typer.Option(metavar="NAMES", help="More tools to offer: context, files, projects and others."),
     ] = None,
 ) -> None:
     """Run an MCP server on standard input and output.

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from openmemory.errors import Invalid
+from openmemory.errors import Invalid, SetupError
 
 _CONTROL = dict.fromkeys(
     (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)),
@@ -133,6 +134,20 @@ def read_stdin() -> str:
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise Invalid("text", f"standard input must be UTF-8; byte {error.start + 1} is not") from None
+
+
+def text_of(file: str) -> str:
+    """The text of a file.
+
+    Raises:
+        SetupError: it cannot be read.
+    """
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SetupError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SetupError(f"{file}: must be text in UTF-8") from None
 
 
 def confirm(question: str, yes: bool) -> None:

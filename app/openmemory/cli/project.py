@@ -30,6 +30,11 @@ def namespace(folder: str) -> str | None:
     return os.path.basename(root or folder) or None
 
 
+def here(given: str | None) -> str:
+    """The namespace that an option names, otherwise that of the working folder."""
+    return given or namespace(os.getcwd()) or "default"
+
+
 def repository(folder: str) -> str | None:
     """The root of the Git repository that a folder lies in, or None."""
     while not os.path.exists(os.path.join(folder, ".git")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,9 +17,9 @@ from openmemory.cli.output import (
     plain,
     plain_lines,
     read_stdin,
+    text_of,
 )
 from openmemory.cli.passages import found_passages
-from openmemory.errors import SetupError
 
 sessions = typer.Typer(
     help="Save, list, search and read sessions: numbered conversations with a title and a summary.",
@@ -50,7 +49,7 @@ async def save(
 
     `openmemory threads delete session-NUMBER` deletes it.
     """
-    content = "" if file is None else read_stdin() if file == "-" else _text(file)
+    content = "" if file is None else read_stdin() if file == "-" else text_of(file)
     body = {
         "user_id": user, "app": app, "namespace": namespace, "number": number, "title": title, "summary": summary,
         "content": content,
@@ -59,15 +58,6 @@ async def save(
     what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[saved["event"]]
     notes = [f"{', '.join(saved['redacted'])} redacted."] if saved.get("redacted") else []
     return CommandAnswer(saved, f"Session {number} {what}: {passages(saved['passages'])}.", notes=notes)
-
-
-def _text(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise SetupError(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SetupError(f"{file}: must be text in UTF-8") from None
 
 
 @sessions.command("list")

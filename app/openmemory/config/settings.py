@@ -218,10 +218,17 @@ class RateSettings(Section):
 class McpSettings(Section):
     """MCP: what assistants are offered, and the form of the answers."""
 
-    toolsets: tuple[Literal["admin", "documents", "files", "sessions", "threads"], ...] = Field(
+    toolsets: tuple[
+        Literal[
+            "admin", "context", "devmemory", "documents", "files", "mempack", "notes", "projects", "sessions", "threads"
+        ],
+        ...,
+    ] = Field(
         (),
         description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store;"
-        " documents, sessions and threads: those for documents, sessions and conversations; files: search_files.",
+        " documents, sessions and threads: those for documents, sessions and conversations; files: search_files;"
+        " context: packs and the state of a project; notes: links and notes; projects: values by topic and key;"
+        " devmemory: projects and sessions; mempack: context and notes.",
     )
     format: Literal["auto", "compact", "json"] = Field(
         "auto",

@@ -19,14 +19,15 @@ class ContentPolicy:
     def __init__(self, capture: CaptureSettings) -> None:
         self._capture = capture
 
-    def created(self, new: MemoryCreate) -> CheckedMemory:
-        """The new memory as it may be stored, with secrets redacted and labels set.
+    def created(self, new: MemoryCreate, field: str = "text") -> CheckedMemory:
+        """The new memory as it may be stored, with secrets redacted and labels set. `field`: the name of the text field
+        in the request.
 
         Raises:
             Invalid: `secret_refused` or `injection_refused`. It names the field, never the content.
         """
         given = {name: getattr(new, name) for name in _FIELDS}
-        given |= self._cleaned({name: given[name] for name in ("text", *_NAMES, "categories", "metadata")})
+        given |= self._cleaned({name: given[name] for name in ("text", *_NAMES, "categories", "metadata")}, field)
         self._refuse_injection({name: given[name] for name in ("text", "metadata", *_NAMES, "categories")})
         return CheckedMemory(**given, labels=self.labels(given["text"], given["metadata"]))
 
@@ -49,6 +50,17 @@ class ContentPolicy:
             name: self._clean_tree(value, text_field if name == "text" else name) if value else value
             for name, value in given.items()
         }
+
+    def json_object(self, value: dict[str, Any], field: str) -> dict[str, Any]:
+        """A JSON object as it may be stored.
+
+        Raises:
+            Invalid: as `created` does.
+        """
+        cleaned = self._cleaned({field: value})
+        self._refuse_injection(cleaned)
+        found: dict[str, Any] = cleaned[field]
+        return found
 
     def spoken(self, text: str) -> str:
         """A conversation text as it may be stored. Secrets are redacted; they never cause a rejection."""

@@ -19,8 +19,11 @@ from openmemory.sessions.storage import SessionNames
 
 _KEY = "openmemory.identity"
 
-TOOLSETS = frozenset({"admin", "documents", "files", "sessions", "threads"})
+TOOLSETS = frozenset({"admin", "context", "documents", "files", "notes", "projects", "sessions", "threads"})
 """The toolsets that are offered only on request."""
+
+ALIASES = {"devmemory": ("projects", "sessions"), "mempack": ("context", "notes")}
+"""Other memory servers, with the toolsets whose tools have the names and arguments of theirs."""
 
 
 class AnswerFormat(StrEnum):
@@ -89,8 +92,10 @@ def offer_of(request: Request, settings: McpSettings) -> Offer:
         chosen = AnswerFormat.JSON if request.path_params else AnswerFormat.COMPACT
     named = request.query_params.get("toolsets") or request.headers.get("x-mcp-toolsets")
     toolsets = settings.toolsets if named is None else [each.strip() for each in named.split(",") if each.strip()]
+    toolsets = [one for named in toolsets for one in ALIASES.get(named, (named,))]
     if unknown := set(toolsets) - TOOLSETS:
-        raise Invalid("toolsets", f"has no toolset {min(unknown)[:80]!r}; known is {', '.join(sorted(TOOLSETS))}")
+        known = ", ".join(sorted({*TOOLSETS, *ALIASES}))
+        raise Invalid("toolsets", f"has no toolset {min(unknown)[:80]!r}; known is {known}")
     return Offer(answer_format(chosen), frozenset(toolsets), bool(request.path_params) and asked is None)
 
 
@@ -100,6 +105,8 @@ def answer_format(value: Any) -> AnswerFormat:
     Raises:
         Invalid: there is no such form.
     """
+    if value == "prompt":  # Mempack's name
+        return AnswerFormat.COMPACT
     try:
         return AnswerFormat(value)
     except ValueError:

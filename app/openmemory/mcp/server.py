@@ -19,7 +19,7 @@ from mcp_types import (
     PaginatedRequestParams,
 )
 
-from openmemory.mcp import adding, documents, files, memories, search, sessions, sync, threads
+from openmemory.mcp import adding, context, documents, files, memories, notes, search, sessions, sync, threads, values
 from openmemory.mcp.backlog import counted
 from openmemory.mcp.client_names import client_name
 from openmemory.mcp.elicitation import asking
@@ -48,6 +48,9 @@ TOOLS = {
         *memories.TOOLS,
         *threads.TOOLS,
         *sessions.TOOLS,
+        *context.TOOLS,
+        *notes.TOOLS,
+        *values.TOOLS,
         *documents.TOOLS,
         *files.TOOLS,
         *sync.TOOLS,

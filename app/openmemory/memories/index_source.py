@@ -15,12 +15,13 @@ from openmemory.index.collections import same_uuid
 from openmemory.index.port import Payload, Point
 from openmemory.index.sync.entries import IndexEntries, array_of
 from openmemory.index.sync.writer import Text, Version
+from openmemory.memories.intake import STATE
 from openmemory.memories.models import Memory, MemoryCategory, State
 from openmemory.memories.repository import CATEGORY_NAMES
 
 
 class IndexedMemories:
-    """The active memories, which are the expected content of the index."""
+    """The active memories, which are the expected content of the index. No search finds the state of a project."""
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """The points of those memories that are active."""
@@ -93,7 +94,7 @@ class IndexedMemories:
 
     async def count(self, tx: Tx, *, user: UUID | None) -> int:
         """The number of active memories."""
-        query = select(func.count()).select_from(Memory).where(Memory.state == State.ACTIVE)
+        query = select(func.count()).select_from(Memory).where(*_INDEXED)
         if user is not None:
             query = query.where(Memory.user_id == user)
         return (await tx.execute(query)).scalar_one()
@@ -108,6 +109,7 @@ class IndexedMemories:
         return IndexEntries(data or b"")
 
 
+_INDEXED = Memory.state == State.ACTIVE, Memory.kind != STATE
 _CATEGORY_IDS = func.array(
     select(MemoryCategory.category_id).where(MemoryCategory.memory_id == Memory.id).correlate(Memory).scalar_subquery()
 )
@@ -124,7 +126,7 @@ _POINTS = CompiledStatement(
                 SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ','),
             array_agg({packed_lexemes("m.words")}), array_agg(m.word_count)
         FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
-        JOIN memories AS m ON m.id = wanted.id AND m.state = 'active'
+        JOIN memories AS m ON m.id = wanted.id AND m.state = 'active' AND m.kind <> 'state'
         """  # noqa: S608 - only a constant is put in
     ),
     plain=True,
@@ -148,7 +150,7 @@ _DOCUMENTS = CompiledStatement(
         Memory.word_count,
     )
     .join(User, User.id == Memory.user_id)
-    .where(Memory.id == func.any(bindparam("ids")), Memory.state == State.ACTIVE),
+    .where(Memory.id == func.any(bindparam("ids")), *_INDEXED),
     plain=True,
 )
 _VERSIONS = CompiledStatement(
@@ -159,7 +161,7 @@ _VERSIONS = CompiledStatement(
                 SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ','
                 ORDER BY wanted.place)
         FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
-        LEFT JOIN memories AS m ON m.id = wanted.id AND m.state = 'active'
+        LEFT JOIN memories AS m ON m.id = wanted.id AND m.state = 'active' AND m.kind <> 'state'
         """
     ),
     plain=True,
@@ -174,7 +176,8 @@ def _page(of_user: str = "") -> CompiledStatement:
             SELECT string_agg(uuid_send(m.id) || uuid_send(m.user_id) || int4send(m.revision), '' ORDER BY m.id)
             FROM (
                 SELECT id, user_id, revision FROM memories
-                WHERE state = 'active' AND id > CAST(:after AS uuid) {of_user} ORDER BY id LIMIT CAST(:limit AS int)
+                WHERE state = 'active' AND kind <> 'state' AND id > CAST(:after AS uuid) {of_user}
+                ORDER BY id LIMIT CAST(:limit AS int)
             ) AS m
             """  # noqa: S608 - only constants of this module are put in
         ),

@@ -15,6 +15,15 @@ from openmemory.memories import validation
 from openmemory.memories.models import State
 from openmemory.memories.schemas import CheckedMemory, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
 
+STATE, KEYED, CHECKPOINT = "state", "keyed", "checkpoint"
+"""The kinds of memories that the service makes for projects."""
+
+_OWN = {
+    STATE: "save the state of a project with a checkpoint",
+    KEYED: "set a value with its topic and key",
+}
+"""The kinds that only the service makes, and what to do in their place."""
+
 _TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
 
 
@@ -25,22 +34,26 @@ class Intake:
         self._limits = limits
         self._content = ContentPolicy(capture)
 
-    def created(self, new: MemoryCreate) -> CheckedMemory:
+    def created(self, new: MemoryCreate, field: str = "text", *, own: bool = False) -> CheckedMemory:
         """The memory as it will be stored. With `capture.secrets` set to `redact` it may differ from the input.
+
+        `field`: the name of the text field in the request. `own`: a kind that the service makes itself is allowed.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
         """
         limits = self._limits
-        validation.text(new.text, "text", limits.text, "limits.text")
+        validation.text(new.text, field, limits.text, "limits.text")
         names = validation.names(new, ("namespace", "thread_id", "kind", "key", "app"), limits)
         new = replace(new, categories=validation.categories(new.categories, limits), **names)
+        if not own and new.kind in _OWN:
+            raise Invalid("kind", f"{new.kind!r} is reserved; {_OWN[new.kind]}", code="kind_reserved")
         if new.importance is not None and not 0 <= new.importance <= 1:
             raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
         new = replace(new, **validation.moments(new, _TIMES))
         validation.ttl(new.ttl_days, new.expires_at)
         validation.metadata(new.metadata, limits)
-        checked = self._content.created(new)
+        checked = self._content.created(new, field)
         return replace(checked, categories=validation.one_form(checked.categories))
 
     def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
@@ -60,6 +73,15 @@ class Intake:
         change = replace(change, categories=validation.categories(change.categories, self._limits))
         change = self._content.changed(change, field)
         return replace(change, categories=validation.one_form(change.categories or ()))
+
+    def json_object(self, value: dict[str, Any], field: str) -> dict[str, Any]:
+        """A JSON object as it may be stored in place of a text.
+
+        Raises:
+            Invalid: as `created` does.
+        """
+        validation.json_object(value, field, 4 * self._limits.text, "limits.text")  # a character has up to four bytes
+        return self._content.json_object(value, field)
 
     def spoken(self, text: str) -> str:
         """A conversation text as it may be stored. Secrets are redacted unless `capture.secrets` is `store`."""

@@ -135,6 +135,11 @@ class Memory(Base):
             postgresql_using="gin", postgresql_ops={"metadata": "jsonb_path_ops"}, postgresql_with=_NO_PENDING_LIST,
             postgresql_where=text("state = 'active' AND metadata <> '{}'::jsonb"),
         ),
+        # The state of a namespace, and its values by key.
+        Index(
+            "idx_memory_project", "user_id", "namespace", "kind", "key",
+            postgresql_where=text("state = 'active' AND kind IN ('state', 'keyed')"),
+        ),
         # Keys of texts that are key-value facts. Most texts are not: for these, only the first word is checked.
         Index(
             "idx_memory_key_values", "app_id", text("key_value_keys(content)"),

@@ -64,26 +64,31 @@ def one_form(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def metadata(value: dict[str, Any], limits: LimitSettings) -> dict[str, Any]:
-    """Checks that a JSON object is not too large and that all its values can be stored."""
+    """Checks that metadata is not too large and that all its values can be stored."""
+    return json_object(value, "metadata", limits.metadata, "limits.metadata")
+
+
+def json_object(value: dict[str, Any], field: str, limit: int, setting: str) -> dict[str, Any]:
+    """Checks that a JSON object has at most `limit` bytes and that all its values can be stored."""
     # The size is checked first: one request can hold a million entries, and walking them blocks the server for seconds.
     try:
         size, strange = len(orjson.dumps(value)), None
     except TypeError as error:
-        size, strange = _entries(value, limits.metadata), error
-    _within(size, limits)
-    _storable_tree(value, "metadata", depth=0)
+        size, strange = _entries(value, limit), error
+    _within(size, field, limit, setting)
+    _storable_tree(value, field, depth=0)
     if strange is not None:
         try:
             size = len(exact_json.dumps(value))
         except TypeError as error:
-            raise Invalid("metadata", f"must be a JSON object: {error}") from None
-        _within(size, limits)
+            raise Invalid(field, f"must be a JSON object: {error}") from None
+        _within(size, field, limit, setting)
     return value
 
 
-def _within(size: int, limits: LimitSettings) -> None:
-    if size > limits.metadata:
-        raise TooLarge("metadata", f"has {size:,} bytes; the limit is {limits.metadata:,} (limits.metadata)")
+def _within(size: int, field: str, limit: int, setting: str) -> None:
+    if size > limit:
+        raise TooLarge(field, f"has {size:,} bytes; the limit is {limit:,} ({setting})")
 
 
 def _entries(value: dict[str, Any], most: int) -> int:

@@ -7,6 +7,7 @@ import openmemory.audit.models
 import openmemory.capture.models
 import openmemory.index.models
 import openmemory.memories.models
+import openmemory.projects.models
 import openmemory.saved_settings.models
 import openmemory.search.models
 import openmemory.sessions.models

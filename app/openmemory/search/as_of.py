@@ -27,6 +27,7 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller, Default
+from openmemory.memories.intake import STATE
 from openmemory.memories.models import Memory, MemoryRevision, MemoryStatusHistory, State
 from openmemory.memories.repository import ALL_STATES
 
@@ -119,10 +120,12 @@ def join_state(source: Any, parts: AsOfState) -> Any:
 
 def findable(caller: Caller, was: AsOfState | None) -> tuple[Any, ColumnElement[bool]]:
     """A FROM clause with `Memory`, and a predicate for the rows that the caller may find: now, or as they `was`
-    then."""
+    then. Nobody finds the state of a project."""
+    findable_kind = Memory.kind != literal_column(f"'{STATE}'")
     if was is None:
-        return Memory.__table__, readable_by(caller, Memory)
-    return join_state(Memory.__table__, was), and_(readable_by(caller, Memory, states=states(caller.owner)), was.there)
+        return Memory.__table__, and_(readable_by(caller, Memory), findable_kind)
+    may_read = readable_by(caller, Memory, states=states(caller.owner))
+    return join_state(Memory.__table__, was), and_(may_read, was.there, findable_kind)
 
 
 async def unchanged_since(tx: Tx, caller: Caller, ids: Sequence[UUID], as_of: datetime) -> set[UUID]:

@@ -66,7 +66,7 @@ _PAGE_OF = """
         ARRAY(SELECT id FROM made WHERE state = 'active') AS changed
 """
 _PAGE = {
-    ItemKind.MEMORY: text(_PAGE_OF.format(table="memories", text="content")),
+    ItemKind.MEMORY: text(_PAGE_OF.format(table="memories", text="CASE WHEN kind = 'state' THEN '' ELSE content END")),
     ItemKind.PASSAGE: text(_PAGE_OF.format(table="passages", text="passage_text(heading, speaker, content)")),
 }
 _KINDS = (ItemKind.MEMORY, ItemKind.PASSAGE)

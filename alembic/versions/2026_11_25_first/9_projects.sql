@@ -1,0 +1,19 @@
+-- Links between memories: `from_id` is `rel` of `to_id`.
+
+CREATE TABLE memory_links (
+    from_id uuid NOT NULL,
+    rel varchar NOT NULL,
+    to_id uuid NOT NULL,
+    user_id uuid NOT NULL,
+    app_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT pk_memory_links PRIMARY KEY (from_id, rel, to_id),
+    CONSTRAINT ck_memory_links_ends CHECK (from_id <> to_id),
+    CONSTRAINT fk_memory_links_from_id_memories FOREIGN KEY (from_id) REFERENCES memories (id) ON DELETE CASCADE,
+    CONSTRAINT fk_memory_links_to_id_memories FOREIGN KEY (to_id) REFERENCES memories (id) ON DELETE CASCADE,
+    CONSTRAINT fk_memory_links_user_id_users FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE,
+    CONSTRAINT fk_memory_links_app_id_apps FOREIGN KEY (app_id) REFERENCES apps (id) ON DELETE CASCADE
+);
+CREATE INDEX ix_memory_links_to_id ON memory_links (to_id);
+CREATE INDEX ix_memory_links_user_id ON memory_links (user_id);
+CREATE INDEX ix_memory_links_app_id ON memory_links (app_id);

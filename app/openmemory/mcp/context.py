@@ -1,0 +1,207 @@
+"""Tools that pack what an assistant should know, and save the state of a project. Offered by the toolset `context`.
+
+Their names and arguments are those of Mempack. A repository is a namespace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from openmemory.errors import Invalid
+from openmemory.mcp.compact import inline
+from openmemory.mcp.tool import Answer, Arguments, JsonObject, Tool, ToolCall
+from openmemory.mcp.untrusted import Untrusted
+from openmemory.projects.context import BUDGET, ContextQuery
+from openmemory.projects.packing import ContextPack
+from openmemory.projects.schemas import NewCheckpoint
+from openmemory.projects.tokens import cut
+from openmemory.search.brief import BriefQuery
+from openmemory.serialization import exact_json
+from openmemory.services import Services
+
+_SUMMARY = 120
+"""The number of tokens of a state's summary."""
+_THREADS = 5
+
+
+class Project(Arguments):
+    repo: str | None = Field(None, description="The project: a namespace.")
+    workspace: str | None = None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that is meant. A workspace other than the default one is a part of its repository."""
+        names = [self.repo, self.workspace if self.workspace != "default" else None]
+        return "/".join(name for name in names if name) or "default"
+
+
+class InitialArguments(Project):
+    pass
+
+
+class ContextArguments(Project):
+    query: str = Field(description="The task or question.")
+    budget: int = Field(BUDGET, description="Tokens.")
+    cluster: bool = Field(True, description="Show memories that say nearly the same once.")
+    detail: str = Field("full", description="index: a line of each item.")
+
+
+class ExplainArguments(Project):
+    query: str
+    budget: int = BUDGET
+
+
+class CheckpointArguments(Project):
+    reason: str = Field(description="Why, in a sentence.")
+    state_json: JsonObject = Field(description="The whole state, an object.")
+    thread: str | None = None
+    expected_revision: int | None = Field(None, description="Fail unless the state has this revision.")
+
+
+async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answer:
+    namespace = call.arguments.namespace
+    state = await services.states.find(call.caller, namespace)
+    brief = await services.briefs.brief(call.caller, BriefQuery(namespace))
+    threads = await services.conversations.threads(call.caller, namespaces=(namespace,), size=_THREADS)
+    passages = await services.sources.list(call.caller, namespaces=(namespace,), size=1)
+    untrusted = Untrusted(services.settings.capture.injection)
+    summary = "" if state is None else cut(_dumped(state.state), _SUMMARY)
+    if state is not None and summary:
+        summary = untrusted.text(summary, state.labels)
+    recent = [
+        {"thread_id": untrusted.name(one.thread_id), "title": untrusted.name(one.title or "")} for one in threads.items
+    ]
+    suggestion = "Call mem_get_context with your task." if brief.total or state else "Nothing is remembered here yet."
+    lines = [f"State: {summary}"] if summary else []
+    lines += [brief.text] if brief.text else []
+    lines += [f"Thread {one['thread_id']}: {inline(one['title'])}".rstrip(": ") for one in recent]
+    data = {
+        "repo_id": namespace, "workspace": call.arguments.workspace or "default", "has_state": state is not None,
+        "state_summary": summary, "recent_threads": recent, "memory_count": brief.total,
+        "source_count": passages.total, "suggestion": suggestion,
+    }  # fmt: skip
+    return Answer([*lines, suggestion], data, untrusted.note())
+
+
+async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answer:
+    given = call.arguments
+    if given.detail not in ("full", "index"):
+        raise Invalid("detail", "must be full or index")
+    query = ContextQuery(
+        given.query, given.namespace, given.budget, None, "index" if given.detail == "index" else "full", given.cluster
+    )
+    pack = await services.context.pack(call.caller, query)
+    lines = [pack.text] if pack.text else ["Nothing that you may read fits."]
+    return Answer(lines, _packed(pack, given), pack.note)
+
+
+def _packed(pack: ContextPack, given: Project) -> dict[str, Any]:
+    """A pack in the fields of Mempack."""
+    links = [{"from": str(link.from_id), "rel": link.rel, "to": str(link.to_id)} for link in pack.links]
+    return {
+        "version": "1.0",
+        "tool": "mem_get_context",
+        "repo": {"repo_id": pack.namespace},
+        "workspace": given.workspace or "default",
+        "search_meta": {"query": pack.query, "clusters_formed": sum(bool(one.cluster_ids) for one in pack.memories)},
+        "state": pack.state or {},
+        "state_source": "none" if pack.state is None else "state_current",
+        "matched_threads": [{"thread_id": thread, "why": "its items are in the pack"} for thread in pack.threads],
+        "top_memories": [
+            {
+                "id": str(one.id), "thread_id": one.thread_id, "title": one.text, "app_name": one.app_name,
+                "created_at": one.created_at.isoformat(), "is_cluster": bool(one.cluster_ids),
+                "cluster_size": 1 + len(one.cluster_ids), "cluster_ids": [str(id_) for id_ in one.cluster_ids],
+                "overruled": one.overruled,
+                "links": [link for link in links if str(one.id) in (link["from"], link["to"])],
+            }
+            for one in pack.memories
+        ],
+        "top_chunks": [
+            {"chunk_id": str(one.id), "locator": one.locator, "text": one.text} for one in pack.passages
+        ],
+        "link_trail": links,
+        "conflicts": [
+            {"path": one.path, "state": one.state, "memory_id": str(one.memory_id), "value": one.value}
+            for one in pack.conflicts
+        ],
+        "dropped": [
+            {"kind": one.kind.value, "id": one.id, "title": one.title, "tokens": one.tokens, "why": one.why}
+            for one in pack.dropped
+        ],
+        "rules": pack.rules,
+        "budget": {
+            "tokenizer": pack.budget.tokenizer, "target_total": pack.budget.target,
+            "candidate_total": pack.budget.candidates, "used_total": pack.budget.used,
+            "truncated_total": pack.budget.truncated, "dropped_total": pack.budget.dropped,
+            "saved_total": pack.budget.saved,
+        },
+    }  # fmt: skip
+
+
+async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answer:
+    given = call.arguments
+    query = ContextQuery(given.query, given.namespace, given.budget, explain=True)
+    pack = await services.context.pack(call.caller, query)
+    untrusted = Untrusted(services.settings.capture.injection)
+    rows: list[dict[str, Any]] = [
+        {
+            "kind": one.kind.value, "id": one.id, "title": untrusted.name(one.title), "rank": one.rank,
+            "score": one.score, "tokens": one.tokens, "full_tokens": one.full_tokens, "included": one.included,
+            "why": one.why,
+        }
+        for one in pack.decisions
+    ]  # fmt: skip
+    lines = [
+        f"{'in' if row['included'] else 'out'} {row['kind']} {row['id'][:8]}"
+        f" {row['tokens']} of {row['full_tokens']} tokens, {row['why']}: {inline(row['title'])}"
+        for row in rows
+    ]
+    return Answer(lines or ["Nothing that you may read fits."], {"items": rows}, untrusted.note(pack.note))
+
+
+async def _checkpoint(services: Services, call: ToolCall[CheckpointArguments]) -> Answer:
+    given = call.arguments
+    new = NewCheckpoint(given.state_json, given.reason, given.namespace, given.thread, given.expected_revision)
+    saved = await services.states.checkpoint(call.caller, new)
+    data = {
+        "state_id": str(saved.id), "workspace": given.workspace or "default", "reason": given.reason,
+        "memory_id": str(saved.memory_id), "thread_used": given.thread or "", "thread_defaulted": given.thread is None,
+        "revision": saved.revision,
+    }  # fmt: skip
+    return Answer([f"State saved: revision {saved.revision}, {saved.size:,} of {saved.limit:,} characters."], data)
+
+
+def _dumped(value: Any) -> str:
+    return "" if value is None else exact_json.dumps(value).decode()
+
+
+TOOLS: tuple[Tool[Any], ...] = (
+    Tool(
+        "mem_get_initial_context", "Begin a session",
+        "What is known of a project when a session begins: its state in short, memories and recent conversations.",
+        InitialArguments, ToolAnnotations(read_only_hint=True),
+        _initial, "Error getting context", toolset="context",
+    ),
+    Tool(
+        "mem_get_context", "Get context",
+        "Pack the project's state, and memories, links and passages that fit a task, within a budget of tokens.",
+        ContextArguments, ToolAnnotations(read_only_hint=True),
+        _context, "Error getting context", toolset="context",
+    ),
+    Tool(
+        "mem_explain", "Explain a pack", "Say of each item why mem_get_context shows it or not.",
+        ExplainArguments, ToolAnnotations(read_only_hint=True),
+        _explain, "Error explaining context", toolset="context",
+    ),
+    Tool(
+        "mem_checkpoint", "Save the state",
+        "Save the project's state, which replaces the one before, and remember the reason.",
+        CheckpointArguments, ToolAnnotations(read_only_hint=False, destructive_hint=True),
+        _checkpoint, "Error saving the state", toolset="context",
+    ),
+)  # fmt: skip
+"""The tools for context packs."""

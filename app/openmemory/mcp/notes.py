@@ -1,0 +1,102 @@
+"""Tools that add, link and show memories by a title. Offered by the toolset `notes`.
+
+Their names and arguments are those of Mempack.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from openmemory.mcp.compact import block, memory_line, unusual
+from openmemory.mcp.context import Project
+from openmemory.mcp.tool import Answer, Arguments, Reference, Strings, Tool, ToolCall
+from openmemory.mcp.untrusted import Untrusted
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services
+
+
+class AddNoteArguments(Project):
+    title: str = Field(description="What it says, in a sentence.")
+    summary: str | None = Field(None, description="More about it.")
+    thread: str | None = None
+    tags: Strings = Field(default_factory=list)
+    entities: Strings = Field(default_factory=list)
+
+
+class LinkArguments(Arguments):
+    from_id: Reference
+    rel: str = Field(description="What the first is to the second, such as fixes or depends_on.")
+    to_id: Reference
+
+
+class ShowArguments(Arguments):
+    id: Reference
+
+
+async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
+    given = call.arguments
+    text = given.title if not given.summary else f"{given.title}\n{given.summary}"
+    metadata = {name: found for name in ("tags", "entities") if (found := getattr(given, name))}
+    new = MemoryCreate(text, namespace=given.namespace, thread_id=given.thread, kind="note", metadata=metadata)
+    row = await services.memories.add(call.caller, new)
+    [short] = (await services.short_ids.shortened(call.caller, [row.id])).values()
+    data = {
+        "id": str(row.id), "thread_id": given.thread or "", "thread_used": given.thread or "",
+        "thread_defaulted": given.thread is None, "title": given.title, "created_at": row.created_at.isoformat(),
+        "event": row.event.value,
+    }  # fmt: skip
+    return Answer([f"{row.event.value} {short}"], data)
+
+
+async def _link(services: Services, call: ToolCall[LinkArguments]) -> Answer:
+    given = call.arguments
+    [from_id] = await services.short_ids.resolved(call.caller, [given.from_id], "from_id")
+    [to_id] = await services.short_ids.resolved(call.caller, [given.to_id], "to_id")
+    made = await services.links.link(call.caller, from_id, given.rel, to_id)
+    status = "linked" if made.created else "exists"
+    data = {
+        "from_id": str(made.from_id), "rel": made.rel, "to_id": str(made.to_id), "weight": 1,
+        "created": made.created, "status": status,
+    }  # fmt: skip
+    return Answer([f"{status}: {given.from_id} {made.rel} {given.to_id}"], data)
+
+
+async def _show(services: Services, call: ToolCall[ShowArguments]) -> Answer:
+    [id_] = await services.short_ids.resolved(call.caller, [call.arguments.id], "id")
+    memory = await services.memories.get(call.caller, id_)
+    linked = await services.links.of(call.caller, id_)
+    short = await services.short_ids.shortened(call.caller, [id_, *(one.id for one in linked.links)])
+    untrusted = Untrusted(services.settings.capture.injection)
+    text, app = untrusted.text(memory.content, memory.labels), untrusted.name(memory.app_name)
+    lines = [memory_line(short[id_], memory, app, text, unusual(memory, None, untrusted.name(memory.namespace)))]
+    links = []
+    for one in linked.links:
+        rel, other = untrusted.name(one.rel), untrusted.text(one.memory, one.labels)
+        lines.append(f"{'->' if one.direction == 'out' else '<-'} {rel} {short[one.id]}: {block(other)}")
+        links.append({"direction": one.direction, "rel": rel, "id": str(one.id), "memory": other})
+    data = {"id": str(id_), "memory": text, **untrusted.names(memory), "links": links,
+            "created_at": memory.created_at.isoformat(), "updated_at": memory.updated_at.isoformat()}  # fmt: skip
+    return Answer(lines, data, untrusted.note())
+
+
+TOOLS: tuple[Tool[Any], ...] = (
+    Tool(
+        "mem_add_memory", "Add a note", "Remember a fact or a decision of a project by a title.",
+        AddNoteArguments, ToolAnnotations(read_only_hint=False, destructive_hint=False),
+        _add, "Error adding to memory", toolset="notes",
+    ),
+    Tool(
+        "mem_link_memories", "Link memories", "Link two memories. Links of one relation form no cycle.",
+        LinkArguments, ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True),
+        _link, "Error linking memories", toolset="notes",
+    ),
+    Tool(
+        "mem_show", "Show a memory", "Show a memory as a whole, with its links.",
+        ShowArguments, ToolAnnotations(read_only_hint=True),
+        _show, "Error getting memory", toolset="notes",
+    ),
+)  # fmt: skip
+"""The tools for notes."""

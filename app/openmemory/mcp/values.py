@@ -1,0 +1,159 @@
+"""Tools for values under a topic and a key. Offered by the toolset `projects`.
+
+Their names and arguments are those of DevMemory. A project is a namespace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel, Field
+
+from openmemory.mcp.compact import block, inline
+from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
+from openmemory.mcp.untrusted import Untrusted
+from openmemory.memories.intake import KEYED
+from openmemory.memories.schemas import Event
+from openmemory.projects.schemas import NewValue, StoredValue
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
+
+_PAGE = 50
+
+
+class SetArguments(Arguments):
+    project_id: str = Field(description="The project: a namespace.")
+    topic: str = Field(description="Without a slash.")
+    key: str
+    value: str
+
+
+class KeyArguments(Arguments):
+    project_id: str
+    topic: str
+    key: str
+
+
+class ListValuesArguments(Arguments):
+    project_id: str
+    topic: str | None = None
+    page: int = Field(1, description=f"{_PAGE} a page.")
+
+
+class SearchValuesArguments(Arguments):
+    project_id: str
+    query: str = Field(description="A question, or keywords.")
+    limit: int | None = Field(None, description="10 by default.")
+
+
+class ValueOutput(BaseModel):
+    id: Id
+    project_id: str
+    topic: str
+    key: str
+    value: str
+    created_by: str
+    created_at: Time
+    updated_at: Time
+
+
+async def _set(services: Services, call: ToolCall[SetArguments]) -> Answer:
+    given = call.arguments
+    done = await services.values.set(call.caller, NewValue(given.topic, given.key, given.value, given.project_id))
+    name = f"{inline(given.topic)}/{inline(given.key)}"
+    said = "unchanged" if done.event is Event.NONE else "set"
+    data = {"id": str(done.id), "event": done.event.value, "revision": done.revision}
+    return Answer([f"Memory {said}: {name}"], data)
+
+
+async def _get(services: Services, call: ToolCall[KeyArguments]) -> Answer:
+    given = call.arguments
+    found = await services.values.get(call.caller, given.topic, given.key, given.project_id)
+    untrusted = Untrusted(services.settings.capture.injection)
+    output = _output(found, untrusted)
+    return Answer([_line(output)], output.model_dump(mode="json"), untrusted.note())
+
+
+async def _list(services: Services, call: ToolCall[ListValuesArguments]) -> Answer:
+    given = call.arguments
+    page = await services.values.list(
+        call.caller, namespace=given.project_id, topic=given.topic, page=given.page, size=_PAGE
+    )
+    untrusted = Untrusted(services.settings.capture.injection)
+    found = [_output(one, untrusted) for one in page.items]
+    lines = [_line(one) for one in found] or ["There are no values that you may read."]
+    if page.total > page.page * page.size:
+        lines.append(f"{page.total} in all; page {page.page + 1} has more.")
+    data = {"results": [one.model_dump(mode="json") for one in found], "total": page.total}
+    return Answer(lines, data, untrusted.note())
+
+
+async def _search(services: Services, call: ToolCall[SearchValuesArguments]) -> Answer:
+    given = call.arguments
+    query = SearchQuery(given.query, limit=given.limit, namespaces=(given.project_id,), kinds=(KEYED,))
+    answer = await services.search.search(call.caller, query)
+    untrusted = Untrusted(services.settings.capture.injection)
+    results: list[dict[str, Any]] = []
+    for one in answer.results:
+        name, _, value = one.memory.partition(": ")
+        topic, _, key = name.partition("/")
+        results.append(
+            {
+                "id": str(one.id), "project_id": untrusted.name(one.namespace), "topic": untrusted.name(topic),
+                "key": untrusted.name(key), "value": untrusted.text(value, one.labels),
+                "created_by": untrusted.name(one.app_name), "created_at": one.created_at.isoformat(),
+                "updated_at": one.updated_at.isoformat(), "score": one.score,
+            }
+        )  # fmt: skip
+    lines = [f"{inline(one['topic'])}/{inline(one['key'])}: {block(one['value'])}" for one in results]
+    data = {"query": given.query, "search_type": answer.search_method.value, "count": len(results), "results": results}
+    return Answer(lines or ["There is no value that you may read."], data, untrusted.note(answer.note))
+
+
+async def _delete(services: Services, call: ToolCall[KeyArguments]) -> Answer:
+    given = call.arguments
+    gone = await services.values.delete(call.caller, given.topic, given.key, given.project_id)
+    return Answer([f"Deleted: {inline(given.topic)}/{inline(given.key)}"], {"id": str(gone)})
+
+
+def _output(found: StoredValue, untrusted: Untrusted) -> ValueOutput:
+    return ValueOutput(
+        id=found.id, project_id=untrusted.name(found.namespace), topic=untrusted.name(found.topic),
+        key=untrusted.name(found.key), value=untrusted.text(found.value, found.labels),
+        created_by=untrusted.name(found.app_name), created_at=found.created_at, updated_at=found.updated_at,
+    )  # fmt: skip
+
+
+def _line(one: ValueOutput) -> str:
+    return f"{inline(one.topic)}/{inline(one.key)}: {block(one.value)}"
+
+
+TOOLS: tuple[Tool[Any], ...] = (
+    Tool(
+        "memory_set", "Set a value", "Remember a value under a topic and a key. It replaces the one before.",
+        SetArguments, ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True),
+        _set, "Error setting value", toolset="projects",
+    ),
+    Tool(
+        "memory_get", "Get a value", "Read the value under a topic and a key.",
+        KeyArguments, ToolAnnotations(read_only_hint=True),
+        _get, "Error getting value", toolset="projects",
+    ),
+    Tool(
+        "memory_list", "List values", "List the values of a project, by topic and key.",
+        ListValuesArguments, ToolAnnotations(read_only_hint=True),
+        _list, "Error listing values", toolset="projects",
+    ),
+    Tool(
+        "memory_search", "Search values", "Find values of a project by meaning and by words.",
+        SearchValuesArguments, ToolAnnotations(read_only_hint=True),
+        _search, "Error searching values", toolset="projects",
+    ),
+    Tool(
+        "memory_delete", "Delete a value", "Delete the value under a topic and a key.",
+        KeyArguments, ToolAnnotations(read_only_hint=False, destructive_hint=True),
+        _delete, "Error deleting value", toolset="projects",
+    ),
+)  # fmt: skip
+"""The tools for values."""

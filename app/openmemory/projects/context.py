@@ -1,0 +1,146 @@
+"""The use case of context packs: reads the state, memories, passages and links of a project, and packs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import text
+
+from openmemory.config.settings import LimitSettings
+from openmemory.database.engine import Database
+from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
+from openmemory.index.space import Spaces
+from openmemory.memories import validation
+from openmemory.memories.service import Memories
+from openmemory.projects import links
+from openmemory.projects.packing import ContextPack, Material, pack
+from openmemory.projects.states import ProjectStates
+from openmemory.search.brief import GENERAL
+from openmemory.search.schemas import SearchQuery, SearchResult
+from openmemory.search.service import Search
+
+BUDGET, MAX_BUDGET = 2_500, 10_000
+"""The default budget of a pack in tokens, and the largest one."""
+
+MEMORIES, PASSAGES = 10, 4
+"""The number of memories and passages that are looked for."""
+
+ALIKE = 0.75
+"""The cosine from which two memories say nearly the same."""
+
+_VECTORS = text(
+    """
+    SELECT e.id, e.vector FROM embeddings AS e JOIN memories AS m ON m.id = e.id AND m.hash = e.text_hash
+    WHERE e.kind = 'memory' AND e.model = :model AND e.id = ANY(:ids)
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextQuery:
+    """A request for a pack. `about`: a memory from which to start, in place of a question or beside it.
+
+    `clusters`: memories that say nearly the same are shown once. `detail`: `index` shows a line of each item.
+    """
+
+    query: str | None = None
+    namespace: str = "default"
+    budget: int = BUDGET
+    about: UUID | None = None
+    detail: Literal["full", "index"] = "full"
+    clusters: bool = True
+    explain: bool = False
+
+
+class ContextPacks:
+    """Packs what an assistant should know now."""
+
+    def __init__(
+        self,
+        database: Database,
+        spaces: Spaces,
+        search: Search,
+        states: ProjectStates,
+        memories: Memories,
+        *,
+        limits: LimitSettings,
+        secret: Callable[[], bytes],
+    ) -> None:
+        self._database = database
+        self._spaces = spaces
+        self._search = search
+        self._states = states
+        self._memories = memories
+        self._limits = limits
+        self._secret = secret
+
+    async def pack(self, caller: Caller, asked: ContextQuery) -> ContextPack:
+        """The state of a project, and the memories, links and passages that fit a question, within a budget of tokens.
+
+        Memories of the default namespace belong to every project. Everything is what the caller may read, and the
+        accesses are logged. The same rows give the same pack.
+
+        Raises:
+            Invalid: the budget, the namespace or the question cannot be used, or there is no question.
+            NotFound: there is no memory `about`, or the caller may not read it.
+        """
+        caller.may_read()
+        validation.between(asked.budget, "budget", 0, MAX_BUDGET)
+        asked = replace(asked, namespace=validation.name(asked.namespace, "namespace", self._limits))
+        about = None if asked.about is None else await self._memories.get(caller, asked.about)
+        question = asked.query or (about and about.content[: self._limits.query])
+        if question is None:
+            raise Invalid("query", "must be a question, or `about` must name a memory")
+        namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL)))
+        wanted = SearchQuery(question, limit=MEMORIES, namespaces=namespaces)
+        found, passages, state = await asyncio.gather(
+            self._search.search(caller, wanted),
+            self._search.passages(caller, replace(wanted, limit=PASSAGES)),
+            self._states.find(caller, asked.namespace),
+        )
+        results = found.results
+        if about is not None:
+            results = sorted(results, key=lambda one: one.id != about.id)  # the others keep their order
+        ids = [one.id for one in results]
+        async with self._database.statement() as tx:
+            trail = await links.trail(tx, caller, ids)
+            rows = await tx.execute(_VECTORS, {"model": self._spaces.serving.model, "ids": ids})
+            vectors = {row.id: row.vector for row in rows} if asked.clusters else {}
+        dimension = await self._spaces.serving.dimension() if vectors else 0
+        notes = [note for note in (found.note, None if state is None else state.note) if note]
+        material = Material(
+            asked.namespace, question, state, results, passages.results, _clusters(results, vectors, dimension),
+            trail, "; ".join(notes) or None,
+        )  # fmt: skip
+        # In a thread, because tokens are counted.
+        return await asyncio.to_thread(self._packed, material, asked)
+
+    def _packed(self, material: Material, asked: ContextQuery) -> ContextPack:
+        index = asked.detail == "index"
+        return pack(material, asked.budget, secret=self._secret(), index=index, explain=asked.explain)
+
+
+def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], dimension: int) -> dict[UUID, list[UUID]]:
+    """The memories that say nearly what a better one says, by the better one. Texts with several vectors are left
+    out."""
+    found, taken = dict[UUID, list[UUID]](), set[UUID]()
+    units = dict[UUID, np.ndarray]()
+    for id_, raw in vectors.items():
+        vector = np.frombuffer(raw, dtype="<f4")
+        if len(vector) == dimension and (length := float(np.linalg.norm(vector))) > 0:
+            units[id_] = vector / length
+    for place, best in enumerate(results):
+        if best.id in taken or best.id not in units:
+            continue
+        for other in results[place + 1 :]:
+            both = other.id in units and other.id not in taken and other.namespace == best.namespace
+            if both and not other.labels and float(units[best.id] @ units[other.id]) >= ALIKE:
+                found.setdefault(best.id, []).append(other.id)
+                taken.add(other.id)
+    return found

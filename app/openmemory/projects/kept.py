@@ -1,0 +1,84 @@
+"""Writes memories of which a namespace has one at a time: its state, and the values under a topic and a key."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, func, literal_column, select, text
+
+from openmemory.access.readable import readable_by
+from openmemory.database.engine import Tx
+from openmemory.errors import ConflictError
+from openmemory.identity.caller import Caller
+from openmemory.memories import changes
+from openmemory.memories.changes import Flagging
+from openmemory.memories.intake import KEYED, STATE
+from openmemory.memories.models import IS_ACTIVE, Memory, State
+from openmemory.memories.schemas import CheckedMemory, Event, MemoryUpdate
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+
+class Kept(NamedTuple):
+    """The memory that is kept, and what became of it."""
+
+    id: UUID
+    event: Event
+    revision: int
+
+
+class Present(NamedTuple):
+    """The memory of this kind and key that there is."""
+
+    id: UUID
+    revision: int
+    readable: bool
+
+
+def of_kind(kind: str) -> ColumnElement[bool]:
+    """The active memories of a kind. Constants, so that every plan can use the partial index."""
+    assert kind in (STATE, KEYED)
+    return (Memory.kind == literal_column(f"'{kind}'")) & IS_ACTIVE
+
+
+async def present(tx: Tx, caller: Caller, namespace: str, kind: str, key: str | None) -> Present | None:
+    """The memory of this kind and key, locked until the transaction ends with all others of that key.
+
+    An import may have brought several. The one that changed last counts, and the others are archived.
+    """
+    await tx.execute(_LOCK, {"name": f"{kind} {caller.user_id} {namespace} {key or ''}"})
+    which = [Memory.user_id == caller.user_id, Memory.namespace == namespace, of_kind(kind)]
+    which.append(Memory.key == key if key is not None else Memory.key.is_(None))
+    order = Memory.updated_at.desc(), Memory.id
+    rows = (await tx.execute(select(Memory.id, Memory.revision).where(*which).order_by(*order))).all()
+    if not rows:
+        return None
+    newest, *others = rows
+    if others:
+        older = Memory.id == func.any([row.id for row in others])
+        await changes.change_state(tx, caller, older, State.ARCHIVED)
+    readable = select(Memory.id).where(Memory.id == newest.id, readable_by(caller, Memory))
+    return Present(newest.id, newest.revision, await tx.scalar(readable, caller.parameters) is not None)
+
+
+async def keep(tx: Tx, caller: Caller, there: Present | None, new: CheckedMemory, labels: Flagging) -> Kept:
+    """Add the memory, or make it the new text of the one that is `there`.
+
+    Raises:
+        ConflictError: the app has another active memory of exactly this text.
+    """
+    if there is None:
+        [added] = await changes.add(tx, caller, [new], {})
+        if added.event is Event.NONE:
+            raise ConflictError(
+                "Another active memory of the same app and namespace says exactly this.",
+                code="duplicate_memory",
+                hint="Delete or archive it first.",
+            )
+        return Kept(added.id, Event.ADD, 1)
+    change = MemoryUpdate(text=new.text, metadata=new.metadata)
+    await changes.update_text(tx, caller, Memory.id == there.id, change, labels)
+    revision = await tx.scalar(select(Memory.revision).where(Memory.id == there.id))
+    assert revision is not None
+    return Kept(there.id, Event.NONE if revision == there.revision else Event.UPDATE, revision)

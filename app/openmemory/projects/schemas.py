@@ -1,0 +1,158 @@
+"""Requests and results of the state of a project, of values, and of links between memories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import Field
+
+from openmemory.memories.schemas import LABELS, Event
+from openmemory.serialization.omission import is_none
+
+
+@dataclass(frozen=True, slots=True)
+class NewCheckpoint:
+    """A state to save, and why. `expected_revision`: the revision that it replaces; 0: there must be none."""
+
+    state: dict[str, Any]
+    reason: str
+    namespace: str = "default"
+    thread_id: str | None = None
+    expected_revision: int | None = None
+
+
+@dataclass(slots=True)
+class CheckpointSaved:
+    """The state after a checkpoint."""
+
+    id: Annotated[UUID, Field(description="The id of the state, which is a memory of the kind `state`.")]
+    namespace: str
+    revision: int
+    event: Event
+    memory_id: Annotated[UUID, Field(description="The memory of the kind `checkpoint` that holds the reason.")]
+    size: Annotated[int, Field(description="The characters of the state as JSON.")]
+    limit: Annotated[int, Field(description="The number of characters that it may have (limits.text).")]
+
+
+@dataclass(slots=True)
+class ProjectState:
+    """The state of a project."""
+
+    id: UUID
+    namespace: str
+    state: Annotated[dict[str, Any] | None, Field(description="null: it cannot be read as JSON; `note` says why.")]
+    revision: int
+    reason: str | None
+    app_name: str
+    updated_at: datetime
+    labels: Annotated[list[str], Field(description=LABELS)]
+    size: int
+    limit: int
+    note: Annotated[str | None, Field(exclude_if=is_none)] = None
+
+
+@dataclass(slots=True)
+class ChangedLeaf:
+    """A value of a state that a checkpoint changed. null: it was not there."""
+
+    path: Annotated[str, Field(description="The keys that lead to it, such as `database.host`.")]
+    old: Any
+    new: Any
+
+
+@dataclass(slots=True)
+class StateRevision:
+    """One revision of a state, and what it changed."""
+
+    revision: int
+    reason: str | None
+    app_name: str | None
+    changed_at: datetime
+    changes: list[ChangedLeaf]
+
+
+@dataclass(slots=True)
+class StateHistory:
+    """The revisions of a state, the last first. An app sees its own and the current one."""
+
+    id: UUID
+    namespace: str
+    revisions: list[StateRevision]
+
+
+@dataclass(frozen=True, slots=True)
+class NewValue:
+    """A value to remember under a topic and a key."""
+
+    topic: str
+    key: str
+    value: str
+    namespace: str = "default"
+
+
+@dataclass(slots=True)
+class ValueSet:
+    """The value that was set: ADD, UPDATE, or NONE if it was there already."""
+
+    id: UUID
+    event: Event
+    revision: int
+
+
+@dataclass(slots=True)
+class StoredValue:
+    """A value with its topic and key."""
+
+    id: UUID
+    topic: str
+    key: str
+    value: str
+    namespace: str
+    app_name: str
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    labels: Annotated[list[str], Field(description=LABELS)]
+
+
+@dataclass(slots=True)
+class ValuePage:
+    """One page of values, by topic and key."""
+
+    items: list[StoredValue]
+    total: int
+    page: int
+    size: int
+
+
+@dataclass(slots=True)
+class Linked:
+    """A link between two memories: `from` is `rel` of `to`, such as "fixes" or "depends on"."""
+
+    from_id: UUID
+    rel: str
+    to_id: UUID
+    created: Annotated[bool, Field(description="False: there was such a link already.")]
+
+
+@dataclass(slots=True)
+class MemoryLinked:
+    """A link of a memory, seen from it."""
+
+    rel: str
+    direction: Annotated[str, Field(description="`out`: from this memory to the other; `in`: from the other.")]
+    id: Annotated[UUID, Field(description="The other memory.")]
+    memory: str
+    labels: Annotated[list[str], Field(description=LABELS)]
+    created_at: datetime
+
+
+@dataclass(slots=True)
+class LinkList:
+    """The links of a memory whose other end the caller may read, oldest first."""
+
+    memory_id: UUID
+    links: list[MemoryLinked]

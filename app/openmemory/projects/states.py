@@ -1,0 +1,191 @@
+"""The use cases of the state of a project: one JSON object for each namespace, which wins over memories.
+
+A state is a memory of the kind `state`, so that rules, history, archives and erasure are those of memories. No search
+finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from openmemory.access.apps import refuse_paused
+from openmemory.access.rate_limits import RateLimiter
+from openmemory.access.readable import readable_by
+from openmemory.audit import access_log
+from openmemory.audit.access_log import AccessType
+from openmemory.config.settings import LimitSettings
+from openmemory.database.engine import Database
+from openmemory.database.retry import retry_on_conflict
+from openmemory.errors import ConflictError, Invalid, NotFound
+from openmemory.identity.caller import Caller
+from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.memories import changes, repository, validation
+from openmemory.memories.intake import CHECKPOINT, STATE, Intake
+from openmemory.memories.models import Memory
+from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryRecord
+from openmemory.projects import kept
+from openmemory.projects.schemas import (
+    ChangedLeaf,
+    CheckpointSaved,
+    NewCheckpoint,
+    ProjectState,
+    StateHistory,
+    StateRevision,
+)
+from openmemory.serialization import exact_json
+
+_REVISIONS = 100
+"""The number of revisions that a history shows."""
+
+
+class ProjectStates:
+    """Saves, reads and compares the states of projects."""
+
+    def __init__(
+        self, database: Database, delivery: OutboxDelivery, *, intake: Intake, limits: LimitSettings, rates: RateLimiter
+    ) -> None:
+        self._database = database
+        self._delivery = delivery
+        self._intake = intake
+        self._limits = limits
+        self._rates = rates
+
+    async def checkpoint(self, caller: Caller, new: NewCheckpoint) -> CheckpointSaved:
+        """Save the state of a namespace, and remember the reason as a memory of the kind `checkpoint`.
+
+        Raises:
+            ConflictError: the state has another revision than `expected_revision`.
+            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Invalid: a field cannot be stored, or a rule hides the state from the app.
+        """
+        state, reason = self._checked(new)
+        caller.may_write(state.namespace)
+        if new.expected_revision is not None:
+            validation.between(new.expected_revision, "expected_revision", 0, 2**31 - 1)
+        await self._rates.save(caller, 1)
+        saved = await self._save(caller, state, reason, new.expected_revision)
+        self._delivery.wake()
+        return saved
+
+    def _checked(self, new: NewCheckpoint) -> tuple[CheckedMemory, CheckedMemory]:
+        limits = self._limits
+        state = self._intake.json_object(new.state, "state")
+        said = MemoryCreate(new.reason, namespace=new.namespace, thread_id=new.thread_id, kind=CHECKPOINT)
+        reason = self._intake.created(said, field="reason")
+        content = exact_json.dumps(state).decode()
+        validation.part(content, "state", limits.text, "limits.text")
+        metadata = {"reason": reason.text}
+        labels = self._intake.labels(content, {})
+        stored = CheckedMemory(content, namespace=reason.namespace, kind=STATE, metadata=metadata, labels=labels)
+        return stored, reason
+
+    @retry_on_conflict
+    async def _save(
+        self, caller: Caller, state: CheckedMemory, reason: CheckedMemory, expected: int | None
+    ) -> CheckpointSaved:
+        async with self._database.transaction() as tx:
+            await refuse_paused(tx, {caller.app_id}, "save the state of a project")
+            there = await kept.present(tx, caller, state.namespace, STATE, None)
+            if there is not None and not there.readable:
+                raise Invalid("namespace", "has a state that a rule hides from this app", code="state_hidden")
+            revision = 0 if there is None else there.revision
+            if expected is not None and expected != revision:
+                raise ConflictError(
+                    f"The state has revision {revision}, not {expected}.",
+                    code="state_changed",
+                    hint="Read it, merge your changes, and save it with this expected_revision.",
+                )
+            done = await kept.keep(tx, caller, there, state, self._intake.labels)
+            [told] = await changes.add(tx, caller, [reason], {})
+        return CheckpointSaved(
+            done.id, state.namespace, done.revision, done.event, told.id, len(state.text), self._limits.text
+        )
+
+    async def read(self, caller: Caller, namespace: str) -> ProjectState:
+        """The state of a namespace.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+        """
+        record = await self._read(caller, namespace)
+        return self._shown(record)
+
+    def _shown(self, record: MemoryRecord) -> ProjectState:
+        state, note = parsed(record.content)
+        reason = record.metadata_.get("reason")
+        return ProjectState(
+            record.id, record.namespace, state, record.revision, reason if isinstance(reason, str) else None,
+            record.app_name, record.updated_at, record.labels, len(record.content), self._limits.text, note,
+        )  # fmt: skip
+
+    async def find(self, caller: Caller, namespace: str) -> ProjectState | None:
+        """The state of a namespace, or None."""
+        try:
+            return await self.read(caller, namespace)
+        except NotFound:
+            return None
+
+    async def _read(self, caller: Caller, namespace: str) -> MemoryRecord:
+        caller.may_read()
+        namespace = validation.name(namespace, "namespace", self._limits)
+        await self._rates.search(caller)
+        which = Memory.namespace == namespace, kept.of_kind(STATE), readable_by(caller, Memory)
+        newest = repository.whole().where(*which).order_by(Memory.updated_at.desc(), Memory.id).limit(1)
+        async with self._database.transaction() as tx:
+            row = (await tx.execute(newest, caller.parameters)).one_or_none()
+            if row is None:
+                raise NotFound("The project has no state.", code="state_not_found")
+            record = repository.record(row)
+            await access_log.record(tx, caller, AccessType.GET, [record.id])
+        return record
+
+    async def history(self, caller: Caller, namespace: str) -> StateHistory:
+        """The last revisions of a state with what each changed, the last first.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+        """
+        record = await self._read(caller, namespace)
+        async with self._database.transaction() as tx:
+            _, revisions = await repository.history(tx, caller, record.id)
+        found = list[StateRevision]()
+        for one in revisions[-_REVISIONS:]:
+            before = {} if one.old_text is None else parsed(one.old_text)[0] or {}
+            after = parsed(one.new_text)[0] or {}
+            reason = one.metadata_.get("reason")
+            found.append(
+                StateRevision(
+                    one.revision, reason if isinstance(reason, str) else None, one.app_name, one.changed_at,
+                    list(difference(before, after)),
+                )
+            )  # fmt: skip
+        return StateHistory(record.id, record.namespace, found[::-1])
+
+
+def parsed(content: str) -> tuple[dict[str, Any] | None, str | None]:
+    """The state, or None and the reason why it cannot be read."""
+    try:
+        state = exact_json.loads(content)
+    except ValueError as error:
+        return None, f"The state cannot be read as JSON ({error}). Save it again with a checkpoint."
+    if not isinstance(state, dict):
+        return None, "The state is no JSON object. Save it again with a checkpoint."
+    return state, None
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values of a state with the keys that lead to them. Lists are values."""
+    if isinstance(value, dict) and (value or not path):
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    else:
+        yield path, value
+
+
+def difference(before: dict[str, Any], after: dict[str, Any]) -> Iterator[ChangedLeaf]:
+    """The values that differ between two states, by their paths."""
+    old, new = dict(leaves(before)), dict(leaves(after))
+    for path in sorted(old.keys() | new.keys()):
+        if (path in old, old.get(path)) != (path in new, new.get(path)):
+            yield ChangedLeaf(".".join(path), old.get(path), new.get(path))

@@ -1,0 +1,161 @@
+"""The use cases of values: texts that are remembered under a topic and a key, one for each.
+
+A value is a memory of the kind `keyed` whose text is `topic/key: value`, so that searches find its key as well. Two
+values that are equal are two memories.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.sql import ColumnElement
+
+from openmemory.access.apps import refuse_if_paused, refuse_paused
+from openmemory.access.rate_limits import RateLimiter
+from openmemory.access.readable import readable_by
+from openmemory.audit import access_log
+from openmemory.audit.access_log import AccessType
+from openmemory.config.settings import LimitSettings
+from openmemory.database.engine import Database
+from openmemory.database.retry import retry_on_conflict
+from openmemory.errors import Invalid, NotFound
+from openmemory.identity.caller import Caller
+from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.memories import changes, repository, validation
+from openmemory.memories.intake import KEYED, Intake
+from openmemory.memories.models import Memory, State
+from openmemory.memories.schemas import CheckedMemory, Event, MemoryCreate, MemoryRecord
+from openmemory.projects import kept
+from openmemory.projects.schemas import NewValue, StoredValue, ValuePage, ValueSet
+
+MAX_PAGE_SIZE = 100
+
+
+class Values:
+    """Sets, reads, lists and deletes values."""
+
+    def __init__(
+        self, database: Database, delivery: OutboxDelivery, *, intake: Intake, limits: LimitSettings, rates: RateLimiter
+    ) -> None:
+        self._database = database
+        self._delivery = delivery
+        self._intake = intake
+        self._limits = limits
+        self._rates = rates
+
+    async def set(self, caller: Caller, new: NewValue) -> ValueSet:
+        """Remember a value, or replace the one under this topic and key.
+
+        Raises:
+            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Invalid: a field cannot be stored, or a rule hides the value from the app.
+        """
+        name = self._name(new.topic, new.key)
+        validation.text(new.value, "value", self._limits.text, "limits.text")
+        memory = MemoryCreate(f"{name}: {new.value}", namespace=new.namespace, kind=KEYED, key=name)
+        checked = self._intake.created(memory, field="value", own=True)
+        caller.may_write(checked.namespace)
+        await self._rates.save(caller, 1)
+        done = await self._set(caller, checked)
+        self._delivery.wake()
+        return done
+
+    def _name(self, topic: str, key: str) -> str:
+        topic, key = validation.name(topic, "topic", self._limits), validation.name(key, "key", self._limits)
+        if "/" in topic:
+            raise Invalid("topic", "must not contain a slash; a key may")
+        return validation.name(f"{topic}/{key}", "key", self._limits)
+
+    @retry_on_conflict
+    async def _set(self, caller: Caller, new: CheckedMemory) -> ValueSet:
+        async with self._database.transaction() as tx:
+            await refuse_paused(tx, {caller.app_id}, "set values")
+            there = await kept.present(tx, caller, new.namespace, KEYED, new.key)
+            if there is not None and not there.readable:
+                raise Invalid("key", "has a value that a rule hides from this app", code="value_hidden")
+            done = await kept.keep(tx, caller, there, new, self._intake.labels)
+            if done.event is Event.UPDATE:
+                await access_log.record(tx, caller, AccessType.UPDATE, [done.id])
+        return ValueSet(*done)
+
+    async def get(self, caller: Caller, topic: str, key: str, namespace: str = "default") -> StoredValue:
+        """The value under a topic and a key.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+            Invalid: a name is invalid.
+        """
+        caller.may_read()
+        which = self._which(caller, topic, key, namespace)
+        await self._rates.search(caller)
+        newest = repository.whole().where(which).order_by(Memory.updated_at.desc(), Memory.id).limit(1)
+        async with self._database.transaction() as tx:
+            row = (await tx.execute(newest, caller.parameters)).one_or_none()
+            if row is None:
+                raise _no_value()
+            await access_log.record(tx, caller, AccessType.GET, [row.id])
+        return stored_value(repository.record(row))
+
+    def _which(self, caller: Caller, topic: str, key: str, namespace: str) -> ColumnElement[bool]:
+        name = self._name(topic, key)
+        place = Memory.namespace == validation.name(namespace, "namespace", self._limits)
+        return place & kept.of_kind(KEYED) & (Memory.key == name) & readable_by(caller, Memory)
+
+    async def list(
+        self, caller: Caller, *, namespace: str = "default", topic: str | None = None, page: int = 1, size: int = 50
+    ) -> ValuePage:
+        """A page of the values that the caller may read, by topic and key.
+
+        Raises:
+            Invalid: a name, the page or its size is invalid.
+        """
+        caller.may_read()
+        validation.between(page, "page", 1, 1_000_000)
+        validation.between(size, "size", 1, MAX_PAGE_SIZE)
+        place = Memory.namespace == validation.name(namespace, "namespace", self._limits)
+        which = place & kept.of_kind(KEYED) & readable_by(caller, Memory)
+        if topic is not None:
+            which &= func.starts_with(Memory.key, validation.name(topic, "topic", self._limits) + "/")
+        await self._rates.search(caller)
+        some = repository.whole().where(which).order_by(Memory.key, Memory.updated_at.desc(), Memory.id)
+        some = some.offset((page - 1) * size).limit(size)
+        async with self._database.transaction() as tx:
+            total = await tx.scalar(select(func.count()).select_from(Memory).where(which), caller.parameters) or 0
+            records = [repository.record(row) for row in await tx.execute(some, caller.parameters)]
+            await access_log.record(tx, caller, AccessType.LIST, [one.id for one in records])
+        return ValuePage([stored_value(one) for one in records], total, page, size)
+
+    @retry_on_conflict
+    async def delete(self, caller: Caller, topic: str, key: str, namespace: str = "default") -> UUID:
+        """Soft-delete a value. Returns its id, with which `restore` of memories brings it back.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+        """
+        which = self._which(caller, topic, key, namespace)
+        caller.may_write()
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller, "delete values")
+            changed = await changes.change_state(tx, caller, which, State.DELETED)
+            if not changed:
+                raise _no_value()
+            ids = [id_ for id_, _ in changed]
+            await access_log.record(tx, caller, AccessType.DELETE, ids, {"operation": "delete_by_key"})
+        self._delivery.wake()
+        return ids[0]
+
+
+def stored_value(record: MemoryRecord) -> StoredValue:
+    """A memory of the kind `keyed` as a value."""
+    topic, _, key = (record.key or "").partition("/")
+    value = record.content.removeprefix(f"{record.key}: ")
+    return StoredValue(
+        record.id, topic, key, value, record.namespace, record.app_name, record.revision, record.created_at,
+        record.updated_at, record.labels,
+    )  # fmt: skip
+
+
+def _no_value() -> NotFound:
+    return NotFound("Value not found", code="value_not_found")

@@ -1,0 +1,64 @@
+"""The REST endpoint of context packs: what an assistant should know now, within a budget of tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Body
+from pydantic import BaseModel, ConfigDict, Field
+
+from openmemory.projects.context import BUDGET, MAX_BUDGET, ContextQuery
+from openmemory.projects.packing import ContextPack
+from openmemory.rest.caller import BodyUser, GivenId, TheAsking, TheServices
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+
+router = Router("/api/v1/context", "projects")
+
+
+class ContextBody(BaseModel):
+    """A request for a pack."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: BodyUser = None
+    app: str | None = Field(None, description="The app that reads; left out: the credential's, or the default app.")
+    namespace: str = Field("default", description="The project. Memories of the default namespace come as well.")
+    query: str | None = Field(None, description="The question or the task.", examples=["why do we retry?"])
+    about: GivenId | None = Field(None, description="A memory to start from, with or without a question.")
+    budget: int = Field(BUDGET, ge=0, le=MAX_BUDGET, description="The largest size of the text in tokens.")
+    detail: Literal["full", "index"] = Field("full", description="index: a line of each item, to read by its id.")
+    clusters: bool = Field(True, description="Memories that say nearly the same are shown once.")
+    explain: bool = Field(False, description="Say of each item why it is in the pack or not (`decisions`).")
+
+
+_PACK: dict[str, Any] = {
+    "a task": {
+        "value": {
+            "user_id": "alice",
+            "app": "claude",
+            "namespace": "acme/shop",
+            "query": "why do we retry after a restart?",
+            "budget": 2500,
+        }
+    }
+}
+
+
+@router.post("", responses=documented(403, 404, 413))
+async def context(
+    services: TheServices, asking: TheAsking, wanted: Annotated[ContextBody, Body(openapi_examples=_PACK)]
+) -> ContextPack:
+    """Pack what an assistant should know for a task: the state of the project, and memories, links and passages.
+
+    `text` is for the assistant and has at most `budget` tokens. The state wins over memories, and `conflicts` names
+    where they disagree. `dropped` names what was left out. The same rows give the same bytes.
+    """
+    caller = await asking.as_app(wanted.user_id, wanted.app)
+    about = None
+    if wanted.about is not None:
+        [about] = await services.short_ids.resolved(caller, [wanted.about], "about")
+    query = ContextQuery(
+        wanted.query, wanted.namespace, wanted.budget, about, wanted.detail, wanted.clusters, wanted.explain
+    )
+    return await services.context.pack(caller, query)

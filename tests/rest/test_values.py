@@ -1,0 +1,90 @@
+"""Values over REST: one for each topic and key, found by key and by meaning."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+PATH = "/api/v1/values"
+
+
+@pytest.fixture
+def call(client: httpx.AsyncClient, new_user: str) -> Any:
+    async def send(method: str, path: str = "", *, status: int = 200, **fields: Any) -> Any:
+        place = {"user_id": new_user, "namespace": "shop"} | fields
+        if path == "/value":
+            path = f"/{place.pop('topic')}/{place.pop('key')}"
+        sent = {"json": place} if method == "PUT" else {"params": place}
+        answer = await client.request(method, PATH + path, **sent)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    return send
+
+
+async def test_a_value_is_set_read_replaced_listed_found_and_deleted(client, new_user, call):
+    where = {"topic": "stack", "key": "database"}
+    first = await call("PUT", **where, value="PostgreSQL 16")
+    assert (first["event"], first["revision"]) == ("ADD", 1)
+    assert (await call("PUT", **where, value="PostgreSQL 16")) == first | {"event": "NONE"}
+    assert (await call("PUT", **where, value="PostgreSQL 17")) == first | {"event": "UPDATE", "revision": 2}
+    found = await call("GET", "/value", **where)
+    assert (found["topic"], found["key"], found["value"], found["revision"]) == (
+        "stack",
+        "database",
+        "PostgreSQL 17",
+        2,
+    )
+    await call("PUT", topic="stack", key="cache/main", value="PostgreSQL 17")  # equal values are two memories
+    await call("PUT", topic="team", key="lead", value="Zoe leads the team.")
+    listed = await call("GET")
+    assert [(one["topic"], one["key"]) for one in listed["items"]] == [
+        ("stack", "cache/main"), ("stack", "database"), ("team", "lead"),
+    ]  # fmt: skip
+    assert (await call("GET", topic="stack"))["total"] == 2
+    assert (await call("GET", namespace="other"))["total"] == 0
+    for query in ("stack/database", "who is in charge of the people?"):
+        body = {"user_id": new_user, "query": query, "kinds": ["keyed"], "namespace": "shop"}
+        results = (await client.post("/api/v1/memories/search", json=body)).json()["results"]
+        best = "stack/database: PostgreSQL 17" if "stack" in query else "team/lead: Zoe leads the team."
+        assert results[0]["memory"] == best
+    gone = await call("DELETE", "/value", **where)
+    assert gone["id"] == first["id"]
+    assert (await call("GET", "/value", **where, status=404))["error"] == "value_not_found"
+    assert (await call("DELETE", "/value", **where, status=404))["error"] == "value_not_found"
+
+
+async def test_many_sets_of_a_key_at_once_leave_one_row(call):
+    values = [f"value {number}" for number in range(32)]
+    await asyncio.gather(*(call("PUT", topic="t", key="k", value=value, app=f"app{value[-1]}") for value in values))
+    listed = await call("GET")
+    assert listed["total"] == 1
+    assert listed["items"][0]["value"] in values
+    assert listed["items"][0]["revision"] == 32
+
+
+async def test_a_rule_hides_a_value_and_keeps_it_from_being_replaced(client, new_user, call):
+    await call("PUT", topic="t", key="k", value="private", app="cursor")
+    rule = {"user_id": new_user, "app": "claude", "effect": "deny", "object_type": "app", "object": "cursor"}
+    assert (await client.post("/api/v1/grants", json=rule)).is_success
+    assert (await call("GET", app="claude"))["total"] == 0
+    await call("GET", "/value", topic="t", key="k", app="claude", status=404)
+    await call("DELETE", "/value", topic="t", key="k", app="claude", status=404)
+    assert (await call("PUT", topic="t", key="k", value="x", app="claude", status=422))["error"] == "value_hidden"
+    assert (await call("GET", "/value", topic="t", key="k"))["value"] == "private"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"topic": "a/b"}, "topic"), ({"topic": ""}, "topic"), ({"key": ""}, "key"), ({"key": "a\x00b"}, "key"),
+        ({"value": ""}, "value"), ({"value": "ghp_" + "a1B2c3D4e5F6" * 3}, "value"), ({"namespace": ""}, "namespace"),
+    ],
+)  # fmt: skip
+async def test_bad_input_is_refused(call, fields, field):
+    refused = await call("PUT", **({"topic": "t", "key": "k", "value": "v"} | fields), status=422)
+    assert refused["detail"].startswith(field), refused
+    assert (await call("GET"))["total"] == 0
