@@ -24,7 +24,7 @@ MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 TABLES = (
     "users", "apps", "memories", "memory_revisions", "memory_status_history", "categories", "memory_categories",
     "access_controls", "memory_access_logs", "embeddings", "index_outbox", "archive_policies", "captures",
-    "category_descriptions", "sources", "passages",
+    "category_descriptions", "sources", "passages", "memory_links",
 )  # fmt: skip
 
 
@@ -133,6 +133,14 @@ async def everything(services: Services, user: str) -> dict[str, Any]:
                 SELECT m.content, a.name, x.accessed_at, x.access_type, x.metadata
                 FROM memory_access_logs AS x {of_memory} JOIN apps AS a ON a.id = x.app_id
                 WHERE u.user_id = :user AND x.access_type <> 'export' ORDER BY 1, 3, 4
+                """
+            ),
+            "links": await rows(
+                """
+                SELECT f.content, l.rel, t.content, a.name, l.created_at FROM memory_links AS l
+                JOIN memories AS f ON f.id = l.from_id JOIN memories AS t ON t.id = l.to_id
+                JOIN apps AS a ON a.id = l.app_id JOIN users AS u ON u.id = l.user_id
+                WHERE u.user_id = :user ORDER BY 1, 2, 3
                 """
             ),
             "messages": await rows(

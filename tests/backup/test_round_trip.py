@@ -27,6 +27,7 @@ from openmemory.index.generations.backfill import VectorBackfill
 from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.projects.schemas import NewCheckpoint, NewValue
 from openmemory.services import INDEXED_TABLES, Services, open_services
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
 from tests.backup.archives import (
@@ -68,6 +69,11 @@ async def populate(services: Services, user: str) -> Caller:
     await services.memories.update(owner, plain, MemoryUpdate(text=f"{user}: drinks coffee", metadata={"v": 2}))
     await services.memories.update(cursor, plain, MemoryUpdate(text=f"{user}: drinks water"))
     await services.memories.get(claude, plain)
+    for number in (1, 2):
+        state = NewCheckpoint({"of": user, "number": number}, f"{user}: step {number}.", "webshop")
+        saved = await services.states.checkpoint(claude, state)
+    await services.values.set(claude, NewValue("team", "lead", f"Zoe leads {user}.", "webshop"))
+    await services.links.link(claude, saved.memory_id, "explains", plain)
     async with services.database.transaction() as tx:
         mine = {"user": owner.user_id, "plain": plain, "other": ids[State.ACTIVE]}
         await tx.execute(
@@ -174,7 +180,7 @@ async def test_a_new_data_folder_has_everything_with_the_same_ids(
 
     report, found, again = await asyncio.create_task(elsewhere())
     assert report["left_out"] == []
-    assert (report["memories"]["added"], report["rules"], report["vectors"], report["policies"]) == (6, 6, vectors, 8)
+    assert (report["memories"]["added"], report["rules"], report["vectors"], report["policies"]) == (10, 6, vectors, 8)
     assert (report["captures"], report["descriptions"]) == (1, 3)
     assert found == expected
     one, two = tables_of(archive), tables_of(again)
@@ -199,14 +205,14 @@ async def test_another_user_of_the_same_service_has_everything_under_other_ids(
     archive = await export(api, new_user)
     expected = await all_of(services, new_user)
     report = await bring_in(api, other, archive)
-    assert (report["memories"]["added"], report["memories"]["renamed"]) == (6, 6)
+    assert (report["memories"]["added"], report["memories"]["renamed"]) == (10, 10)
     found = await all_of(services, other)
     assert found.pop("user") == ("Somebody", None, {"theme": "dark"})  # an address is one user's
     expected.pop("user")
     assert found == expected
     assert await all_of(services, new_user) | {"user": None} == expected | {"user": None}
     twice = await bring_in(api, other, archive)
-    assert twice["memories"] == dict.fromkeys(twice["memories"], 0) | {"unchanged": 6}
+    assert twice["memories"] == dict.fromkeys(twice["memories"], 0) | {"unchanged": 10}
     assert twice["kept_ids"] == ["app claude", "app cursor", "app not there yet", "app openmemory"]
     told = ("memories", "left_out", "kept_ids")
     assert {name: count for name, count in twice.items() if count and name not in told} == {}
@@ -233,7 +239,7 @@ async def test_nothing_is_embedded_again(services: Services, api: httpx.AsyncCli
     finally:
         del embedder.documents
     assert asked == []
-    assert await services.index.count(owner.user_id) == 2
+    assert await services.index.count(owner.user_id) == 5  # the state has no vector
     answer = await api.post("/api/v1/memories/search", json={"user_id": other, "query": "drinks water"})
     assert answer.json()["results"][0]["memory"] == f"{new_user}: drinks water"
 
@@ -250,7 +256,7 @@ async def test_without_vectors_they_are_made_again(services: Services, api: http
     answer = await api.post("/api/v1/memories/search", json={"user_id": other, "query": "which beverage"})
     assert answer.json()["search_method"] == "hybrid"
     assert all(result["parts"]["cosine"] for result in answer.json()["results"])
-    assert await services.index.count((await services.directory.caller(other, None, owner=True)).user_id) == 2
+    assert await services.index.count((await services.directory.caller(other, None, owner=True)).user_id) == 5
 
 
 async def revisions(api: httpx.AsyncClient, user: str, memory: str) -> list[tuple[int, str | None, str]]:

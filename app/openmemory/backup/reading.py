@@ -13,6 +13,7 @@ from openmemory.backup.container import Container
 from openmemory.backup.format import (
     ACCESSES,
     CAPTURES,
+    LINKS,
     MAX_RECORDS,
     MEMORIES,
     PASSAGES,
@@ -70,7 +71,7 @@ def rows(container: Container, records: Records) -> Iterator[CopyRows]:
 
 def _records(container: Container, records: Records) -> Iterator[Row]:
     yield from _tables(container, records)
-    for name in (REVISIONS, ACCESSES, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS):
+    for name in (REVISIONS, ACCESSES, LINKS, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS):
         if name in container:
             with container.open(name) as read:
                 for number, (place, value) in enumerate(json_stream.lines(read, name, most=most_of(records.limits)), 1):

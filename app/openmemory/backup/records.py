@@ -18,6 +18,7 @@ from openmemory.backup.fields import STATES, Fields
 from openmemory.backup.format import (
     ACCESSES,
     CAPTURES,
+    LINKS,
     MAX_REVISION,
     PASSAGES,
     REVISIONS,
@@ -80,7 +81,8 @@ class Records:
             SOURCES: ("source", sources.source), PASSAGES: ("passage", sources.passage),
         }  # fmt: skip
         self._others = {
-            "memory_categories": self._filing, REVISIONS: self._revision, STEPS: captures.step, VECTORS: self._vector,
+            "memory_categories": self._filing, REVISIONS: self._revision, LINKS: self._link, STEPS: captures.step,
+            VECTORS: self._vector,
         }  # fmt: skip
 
     def rows(self, kind: str, place: str, number: int, value: Any) -> list[Row]:
@@ -194,7 +196,7 @@ class Records:
         state, app = fields.one_of("state", STATES, "active"), fields.optional_id("app_id")
         superseded_by, revision = fields.optional_id("superseded_by"), fields.whole("revision", 1, MAX_REVISION, 1)
         categories, updated = fields.ids("category_ids"), fields.moment("updated_at", created)
-        known = self.intake.created(fields.memory(content))
+        known = self.intake.created(fields.memory(content), own=True)
         if len(categories) > validation.MAX_CATEGORIES:
             raise Invalid("categories", f"has {len(categories)} entries; the limit is {validation.MAX_CATEGORIES}")
         return "incoming_memories", (
@@ -276,6 +278,18 @@ class Records:
             self.left_out.add("revision", memory, f"revision {revision}: {error.message}")
             return []
         return [("incoming_revisions", (number, memory, revision, old, change.text, change.metadata, app, at))]
+
+    def _link(self, place: str, _: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        from_id, rel, to_id = fields.id("from_id"), fields.text("rel"), fields.id("to_id")
+        app, created = fields.optional_id("app_id"), fields.moment("created_at", self.now)
+        self._recent.once(LINKS, (from_id, rel, to_id), place, "link")
+        try:
+            rel = validation.name(rel, "rel", self.limits)
+        except Invalid as error:
+            self.left_out.add("link", from_id, error.message)
+            return []
+        return [("incoming_links", (from_id, rel, to_id, app, created))]
 
     def _access(self, fields: Fields, number: int, id_: str) -> Row:
         memory, app = fields.id("memory_id"), fields.optional_id("app_id")

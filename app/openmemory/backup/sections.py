@@ -5,7 +5,7 @@ Each query binds `user` and the selection: `app`, `from`, `to` (null: any) and `
 
 from __future__ import annotations
 
-from openmemory.backup.format import ACCESSES, CAPTURES, MEMORIES, PASSAGES, REVISIONS, SOURCES, STEPS
+from openmemory.backup.format import ACCESSES, CAPTURES, LINKS, MEMORIES, PASSAGES, REVISIONS, SOURCES, STEPS
 
 _WHICH = """
     m.user_id = :user AND (CAST(:app AS uuid) IS NULL OR m.app_id = :app)
@@ -125,6 +125,12 @@ LINES: dict[str, str] = {
             'accessed_at', l.accessed_at, 'access_type', l.access_type, 'metadata', l.metadata) AS text)
         FROM memory_access_logs AS l WHERE l.memory_id IN ({_CHOSEN}) AND l.app_id IS NOT NULL
         ORDER BY l.accessed_at, l.id
+    """,
+    LINKS: f"""
+        SELECT CAST(json_build_object('from_id', l.from_id, 'rel', l.rel, 'to_id', l.to_id, 'app_id', l.app_id,
+            'created_at', l.created_at) AS text)
+        FROM memory_links AS l WHERE l.from_id IN ({_CHOSEN}) AND l.to_id IN ({_CHOSEN})
+        ORDER BY l.from_id, l.rel, l.to_id
     """,
     # Captures that are being processed are exported as pending, because no worker holds them after an import.
     CAPTURES: f"""

@@ -41,6 +41,7 @@ from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.restore import planning, tables, writing
 from openmemory.memories.schemas import OnError
 from openmemory.memories.service import Memories
+from openmemory.projects import restore as of_projects
 from openmemory.sources import restore as of_sources
 from openmemory.uploads.admission import Admission, paced
 from openmemory.uploads.spool import Spool, look_for_room
@@ -73,7 +74,7 @@ _MODEL = 10.0
 """Seconds within which a model must report its dimension."""
 
 
-_MORE_TABLES = {**of_captures.TABLES, **of_sources.TABLES}
+_MORE_TABLES = {**of_captures.TABLES, **of_sources.TABLES, **of_projects.TABLES}
 
 
 def no_progress(_stage: Stage, _done: int, _total: int | None) -> None:
@@ -320,6 +321,7 @@ class Backup:
                     if records.user is not None:
                         await restore_user(tx, owner, records.user)
                     captures, no_captures = await of_captures.restore_captures(tx, owner, SHOWN)
+                    await of_projects.restore_links(tx, owner)
                     pieces = await of_sources.restore_sources(tx, owner, models=models)
                     lost = [*await writing.lost(tx, SHOWN), *no_captures]
                     progress("writing", 2, 2)
