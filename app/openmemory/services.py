@@ -67,6 +67,7 @@ from openmemory.objects.service_key import service_key
 from openmemory.objects.stores import FolderObjects, ObjectStore
 from openmemory.projects.context import ContextPacks
 from openmemory.projects.links import Links
+from openmemory.projects.service import Projects
 from openmemory.projects.states import ProjectStates
 from openmemory.projects.values import Values
 from openmemory.saved_settings.embedders import Embedders
@@ -157,6 +158,7 @@ class Services:
     documents: Documents
     sources: Sources
     context: ContextPacks
+    projects: Projects
     states: ProjectStates
     values: Values
     links: Links
@@ -397,6 +399,7 @@ async def open_services(
             context=ContextPacks(
                 database, spaces, search, states, memories, limits=settings.limits, secret=key_of_service
             ),
+            projects=Projects(database, outbox_delivery, states, intake=intake, limits=settings.limits, rates=rates),
             values=Values(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
             links=Links(database, limits=settings.limits, rates=rates),
             objects=objects,

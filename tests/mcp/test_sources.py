@@ -38,8 +38,9 @@ async def test_toolsets_offer_their_tools(ask: Ask) -> None:
         "session_create", "session_get", "session_list", "session_search",
     }  # fmt: skip
     context = {"mem_get_initial_context", "mem_get_context", "mem_explain", "mem_checkpoint"}
-    notes = {"mem_add_memory", "mem_link_memories", "mem_show"}
-    values = {"memory_set", "memory_get", "memory_list", "memory_search", "memory_delete"}
+    notes = {"mem_add_memory", "mem_update_memory", "mem_link_memories", "mem_show"}
+    values = {"project_register", "project_list", "project_status"}
+    values |= {"memory_set", "memory_get", "memory_list", "memory_search", "memory_delete"}
     sessions = {"session_create", "session_get", "session_list", "session_search"}
     assert await names("?toolsets=context") - usual == context
     assert await names("?toolsets=mempack") - usual == context | notes

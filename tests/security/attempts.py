@@ -91,6 +91,10 @@ class Attempts:
             "GET /api/v1/state": self._of_project("GET", "state"),
             "GET /api/v1/state/history": self._of_project("GET", "state/history"),
             "POST /api/v1/state/checkpoint": self._to_project("POST", "state/checkpoint", self._state),
+            "GET /api/v1/projects": self._of_project("GET", "projects"),
+            "POST /api/v1/projects": self._to_project("POST", "projects", lambda: {"name": "The alpaca"}),
+            "GET /api/v1/projects/{namespace}": self._project("GET"),
+            "DELETE /api/v1/projects/{namespace}": self._project("DELETE"),
             "GET /api/v1/values": self._of_project("GET", "values"),
             "PUT /api/v1/values": self._to_project("PUT", "values", self._value),
             "GET /api/v1/values/{topic}/{key}": self._of_project("GET", "values/topic/{key}"),
@@ -191,6 +195,14 @@ class Attempts:
             ),
             "tool mem_link_memories": self._tool("mem_link_memories", self._link, writes=True),
             "tool mem_show": self._tool("mem_show", lambda: {"id": self._given(self._id())}),
+            "tool mem_update_memory": self._tool(
+                "mem_update_memory", lambda: {"id": self._given(self._id()), "title": self._text()["text"]}, writes=True
+            ),
+            "tool project_register": self._tool(
+                "project_register", lambda: {"id": self._namespace(), "name": "The alpaca"}, writes=True
+            ),
+            "tool project_list": self._tool("project_list", dict),
+            "tool project_status": self._tool("project_status", lambda: {"project_id": self._namespace()}),
             "tool memory_set": self._tool("memory_set", lambda: self._named_value() | self._new_value(), writes=True),
             "tool memory_get": self._tool("memory_get", self._named_value),
             "tool memory_list": self._tool("memory_list", lambda: {"project_id": self._namespace()}),
@@ -206,7 +218,8 @@ class Attempts:
         }
         # Looking is tried more often than what changes much, or concerns nobody.
         rare = {
-            "tool delete_all_memories", "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor",
+            "tool delete_all_memories", "DELETE /api/v1/projects/{namespace}", "tool sync_vector_store",
+             "POST /api/v1/sync", "GET /api/v1/doctor",
         }  # fmt: skip
         # What one says is told where another looks.
         often = {
@@ -481,6 +494,18 @@ class Attempts:
             where = f"/api/v1/{path.format(key=f'key{self._rng.randrange(VALUES + 1)}')}"
             as_app, writes = app is not None, method != "GET"
             return Attempt(f"{method} {path}", method, where, params, user=user, app=app, as_app=as_app, writes=writes)
+
+        return make
+
+    def _project(self, method: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            named = self._as_app_or_user(actor)
+            path = f"/api/v1/projects/{named.pop('namespace', None) or self._namespace()}"
+            if method == "DELETE":
+                named.pop("app", None)
+            user, app = named["user_id"], named.get("app")
+            as_app, writes = app is not None, method != "GET"
+            return Attempt(f"{method} project", method, path, named, user=user, app=app, as_app=as_app, writes=writes)
 
         return make
 

@@ -1,3 +1,28 @@
+-- Projects: a namespace with a name, and the repository that it comes from. Rights are decided as for memories.
+
+CREATE TABLE projects (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    user_id uuid NOT NULL,
+    app_id uuid NOT NULL,
+    namespace varchar NOT NULL,
+    name varchar NOT NULL,
+    root varchar,
+    repo varchar,
+    head varchar,
+    branch varchar,
+    metadata jsonb NOT NULL DEFAULT '{}',
+    state memory_state NOT NULL DEFAULT 'active',
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz,
+    valid_until timestamptz,
+    CONSTRAINT pk_projects PRIMARY KEY (id),
+    CONSTRAINT uq_projects_user_id_namespace UNIQUE (user_id, namespace),
+    CONSTRAINT fk_projects_user_id_users FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE,
+    CONSTRAINT fk_projects_app_id_apps FOREIGN KEY (app_id) REFERENCES apps (id) ON DELETE CASCADE
+);
+CREATE INDEX ix_projects_app_id ON projects (app_id);
+
 -- Links between memories: `from_id` is `rel` of `to_id`.
 
 CREATE TABLE memory_links (

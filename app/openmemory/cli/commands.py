@@ -28,6 +28,7 @@ from openmemory.cli.mcp import mcp
 from openmemory.cli.memories import accesses, archive, delete, get, history, pause, related, restore, update
 from openmemory.cli.open import open_
 from openmemory.cli.policies import policies
+from openmemory.cli.projects import projects
 from openmemory.cli.rules import rules
 from openmemory.cli.search import search
 from openmemory.cli.serve import serve
@@ -94,6 +95,7 @@ cli.add_typer(files, name="files")
 cli.add_typer(documents, name="documents")
 cli.add_typer(threads, name="threads")
 cli.add_typer(sessions, name="sessions")
+cli.add_typer(projects, name="projects")
 cli.command()(context)
 cli.add_typer(state, name="state")
 cli.add_typer(values, name="values")

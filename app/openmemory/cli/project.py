@@ -30,6 +30,36 @@ def namespace(folder: str) -> str | None:
     return os.path.basename(root or folder) or None
 
 
+def described(folder: str) -> dict[str, str]:
+    """The project of a folder: its root, and of a Git repository the remote, the branch and the commit."""
+    root = repository(os.path.abspath(folder))
+    if root is None:
+        return {"root": os.path.abspath(folder)}
+    found: dict[str, str | None] = {"root": root, "repo": without_credentials(_remote_url(root) or "")}
+    git, shared = _work_folder(root), _git_folder(root)
+    head = _first_line(os.path.join(git, "HEAD"))
+    if head.startswith("ref: "):
+        ref = head[5:].strip()
+        found["branch"] = ref.removeprefix("refs/heads/")
+        head = _first_line(os.path.join(shared, ref)) or _packed(shared, ref)
+    found["head"] = head
+    return {name: value for name, value in found.items() if value}
+
+
+def without_credentials(url: str) -> str:
+    """A URL without its user and password."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return url
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _packed(git: str, ref: str) -> str:
+    lines = (line.split(" ") for line in _lines(os.path.join(git, "packed-refs")))
+    return next((parts[0] for parts in lines if len(parts) == 2 and parts[1] == ref), "")
+
+
 def here(given: str | None) -> str:
     """The namespace that an option names, otherwise that of the working folder."""
     return given or namespace(os.getcwd()) or "default"
@@ -61,7 +91,13 @@ def owner_and_name(url: str) -> str | None:
 
 
 def _remote(root: str) -> str | None:
-    """The path of the repository's `origin`, or of its first remote. Git itself would take longer to start."""
+    """The path of the repository's `origin`, or of its first remote."""
+    url = _remote_url(root)
+    return None if url is None else owner_and_name(url)
+
+
+def _remote_url(root: str) -> str | None:
+    """The URL of the repository's `origin`, or of its first remote. Git itself would take longer to start."""
     urls: dict[str, str] = {}
     section = ""
     for line in _lines(os.path.join(_git_folder(root), "config")):
@@ -70,16 +106,18 @@ def _remote(root: str) -> str | None:
         key, found, value = line.partition("=")
         if found and key.strip().lower() == "url" and section.startswith('remote "'):
             urls.setdefault(section[8:].rstrip('"'), value.strip().strip('"'))
-    url = urls.get("origin") or next(iter(urls.values()), None)
-    return None if url is None else owner_and_name(url)
+    return urls.get("origin") or next(iter(urls.values()), None)
+
+
+def _work_folder(root: str) -> str:
+    """The folder with what Git knows of this working tree."""
+    path = os.path.join(root, ".git")
+    return path if os.path.isdir(path) else os.path.join(root, _first_line(path).removeprefix("gitdir:").strip())
 
 
 def _git_folder(root: str) -> str:
     """The folder with the repository's configuration: of a worktree, that of the main one."""
-    path = os.path.join(root, ".git")
-    if os.path.isdir(path):
-        return path
-    path = os.path.join(root, _first_line(path).removeprefix("gitdir:").strip())
+    path = _work_folder(root)
     common = _first_line(os.path.join(path, "commondir"))
     return os.path.join(path, common) if common else path
 

@@ -27,7 +27,7 @@ _SUMMARY = 120
 _THREADS = 5
 
 
-class Project(Arguments):
+class ProjectArguments(Arguments):
     repo: str | None = Field(None, description="The project: a namespace.")
     workspace: str | None = None
 
@@ -38,23 +38,23 @@ class Project(Arguments):
         return "/".join(name for name in names if name) or "default"
 
 
-class InitialArguments(Project):
+class InitialArguments(ProjectArguments):
     pass
 
 
-class ContextArguments(Project):
+class ContextArguments(ProjectArguments):
     query: str = Field(description="The task or question.")
     budget: int = Field(BUDGET, description="Tokens.")
     cluster: bool = Field(True, description="Show memories that say nearly the same once.")
     detail: str = Field("full", description="index: a line of each item.")
 
 
-class ExplainArguments(Project):
+class ExplainArguments(ProjectArguments):
     query: str
     budget: int = BUDGET
 
 
-class CheckpointArguments(Project):
+class CheckpointArguments(ProjectArguments):
     reason: str = Field(description="Why, in a sentence.")
     state_json: JsonObject = Field(description="The whole state, an object.")
     thread: str | None = None
@@ -98,7 +98,7 @@ async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answ
     return Answer(lines, _packed(pack, given), pack.note)
 
 
-def _packed(pack: ContextPack, given: Project) -> dict[str, Any]:
+def _packed(pack: ContextPack, given: ProjectArguments) -> dict[str, Any]:
     """A pack in the fields of Mempack."""
     links = [{"from": str(link.from_id), "rel": link.rel, "to": str(link.to_id)} for link in pack.links]
     return {

@@ -11,19 +11,31 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from openmemory.mcp.compact import block, memory_line, unusual
-from openmemory.mcp.context import Project
+from openmemory.mcp.context import ProjectArguments
 from openmemory.mcp.tool import Answer, Arguments, Reference, Strings, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
-from openmemory.memories.schemas import MemoryCreate
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.services import Services
 
 
-class AddNoteArguments(Project):
+class AddNoteArguments(ProjectArguments):
     title: str = Field(description="What it says, in a sentence.")
     summary: str | None = Field(None, description="More about it.")
     thread: str | None = None
     tags: Strings = Field(default_factory=list)
     entities: Strings = Field(default_factory=list)
+
+
+class UpdateNoteArguments(Arguments):
+    id: Reference
+    title: str | None = None
+    summary: str | None = Field(None, description="An empty text removes it.")
+    tags: Strings | None = Field(None, description="All tags.")
+    tags_add: Strings = Field(default_factory=list)
+    tags_remove: Strings = Field(default_factory=list)
+    entities: Strings | None = None
+    entities_add: Strings = Field(default_factory=list)
+    entities_remove: Strings = Field(default_factory=list)
 
 
 class LinkArguments(Arguments):
@@ -49,6 +61,31 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
         "event": row.event.value,
     }  # fmt: skip
     return Answer([f"{row.event.value} {short}"], data)
+
+
+async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> Answer:
+    given = call.arguments
+    [id_] = await services.short_ids.resolved(call.caller, [given.id], "id")
+    before = await services.memories.get(call.caller, id_)
+    title, _, summary = before.content.partition("\n")
+    title = title if given.title is None else given.title
+    summary = summary if given.summary is None else given.summary
+    metadata = dict(before.metadata_)
+    for name in ("tags", "entities"):
+        kept = getattr(given, name)
+        old = metadata.get(name, []) if kept is None else kept
+        new = [*(old if isinstance(old, list) else []), *getattr(given, f"{name}_add")]
+        new = [one for one in dict.fromkeys(map(str, new)) if one not in getattr(given, f"{name}_remove")]
+        if new or name in metadata:
+            metadata[name] = new
+    change = MemoryUpdate(text=f"{title}\n{summary}" if summary else title, metadata=metadata)
+    updated = await services.memories.update(call.caller, id_, change)
+    memory = updated.memory
+    data = {
+        "id": str(id_), "thread_id": memory.thread_id or "", "title": title, "summary": summary,
+        "operation_at": memory.updated_at.isoformat(), "event": updated.event.value,
+    }  # fmt: skip
+    return Answer([f"{updated.event.value} {given.id}"], data)
 
 
 async def _link(services: Services, call: ToolCall[LinkArguments]) -> Answer:
@@ -87,6 +124,11 @@ TOOLS: tuple[Tool[Any], ...] = (
         "mem_add_memory", "Add a note", "Remember a fact or a decision of a project by a title.",
         AddNoteArguments, ToolAnnotations(read_only_hint=False, destructive_hint=False),
         _add, "Error adding to memory", toolset="notes",
+    ),
+    Tool(
+        "mem_update_memory", "Change a note", "Change the title, summary, tags or entities of a memory.",
+        UpdateNoteArguments, ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True),
+        _update, "Error updating memory", toolset="notes",
     ),
     Tool(
         "mem_link_memories", "Link memories", "Link two memories. Links of one relation form no cycle.",

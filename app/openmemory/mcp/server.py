@@ -19,7 +19,19 @@ from mcp_types import (
     PaginatedRequestParams,
 )
 
-from openmemory.mcp import adding, context, documents, files, memories, notes, search, sessions, sync, threads, values
+from openmemory.mcp import (
+    adding,
+    context,
+    documents,
+    files,
+    memories,
+    notes,
+    projects,
+    search,
+    sessions,
+    sync,
+    threads,
+)
 from openmemory.mcp.backlog import counted
 from openmemory.mcp.client_names import client_name
 from openmemory.mcp.elicitation import asking
@@ -50,7 +62,7 @@ TOOLS = {
         *sessions.TOOLS,
         *context.TOOLS,
         *notes.TOOLS,
-        *values.TOOLS,
+        *projects.TOOLS,
         *documents.TOOLS,
         *files.TOOLS,
         *sync.TOOLS,

@@ -1,15 +1,18 @@
-"""The table of links between memories."""
+"""The tables of projects, and of links between memories."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey
+from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from openmemory.access.models import NOW
+from openmemory.access.models import NEW_ID, NOW
 from openmemory.database.engine import Base
+from openmemory.memories.models import STATE, State
 
 
 class MemoryLink(Base):
@@ -25,3 +28,29 @@ class MemoryLink(Base):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"), index=True)
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class Project(Base):
+    """A namespace with a name, and the repository that it comes from. `root`: its folder, which nobody opens.
+
+    It has the columns by which rights are decided (`readable_by`); its state is always active.
+    """
+
+    __tablename__ = "projects"
+    __table_args__ = (UniqueConstraint("user_id", "namespace"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"), index=True)
+    namespace: Mapped[str]
+    name: Mapped[str]
+    root: Mapped[str | None]
+    repo: Mapped[str | None]
+    head: Mapped[str | None]
+    branch: Mapped[str | None]
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
+    state: Mapped[State] = mapped_column(STATE, server_default=State.ACTIVE.value)
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    expires_at: Mapped[datetime | None]
+    valid_until: Mapped[datetime | None]

@@ -156,3 +156,58 @@ class LinkList:
 
     memory_id: UUID
     links: list[MemoryLinked]
+
+
+@dataclass(frozen=True, slots=True)
+class NewProject:
+    """A project to register. None leaves a field of one that is registered as it is."""
+
+    namespace: str
+    name: str | None = None
+    root: str | None = None
+    repo: str | None = None
+    head: str | None = None
+    branch: str | None = None
+
+
+@dataclass(slots=True)
+class RegisteredProject:
+    """A project, and the number of what the caller may read of it."""
+
+    namespace: str
+    name: Annotated[str | None, Field(description="null: it is not registered, and only has contents.")]
+    root: Annotated[str | None, Field(description="Its folder on the machine that registered it. Nobody opens it.")]
+    repo: str | None
+    head: str | None
+    branch: str | None
+    memories: Annotated[int, Field(description="Memories that are active.")]
+    conversations: Annotated[int, Field(description="Conversations, and sessions.")]
+    files: int
+    documents: int
+    updated_at: Annotated[datetime | None, Field(description="When it was registered last.")]
+
+
+@dataclass(slots=True)
+class ProjectList:
+    """The projects of a user, by namespace."""
+
+    projects: list[RegisteredProject]
+
+
+@dataclass(slots=True)
+class ProjectStatus:
+    """A project with its state, and whether everything has its vector."""
+
+    project: RegisteredProject
+    state_revision: int | None
+    state_reason: str | None
+    pending: Annotated[int, Field(description="Items of the user that wait for their vector, of any project.")]
+
+
+@dataclass(slots=True)
+class ProjectDeleted:
+    """The number of memories and passages that were deleted with a project."""
+
+    namespace: str
+    memories: int
+    passages: int

@@ -1,4 +1,4 @@
-"""Tools for values under a topic and a key. Offered by the toolset `projects`.
+"""Tools for projects, and for values under a topic and a key. Offered by the toolset `projects`.
 
 Their names and arguments are those of DevMemory. A project is a namespace.
 """
@@ -15,11 +15,25 @@ from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.intake import KEYED
 from openmemory.memories.schemas import Event
-from openmemory.projects.schemas import NewValue, StoredValue
+from openmemory.projects.schemas import NewProject, NewValue, RegisteredProject, StoredValue
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 
 _PAGE = 50
+
+
+class RegisterArguments(Arguments):
+    id: str = Field(description="The project: a namespace.")
+    name: str
+    root_path: str | None = None
+
+
+class NoArguments(Arguments):
+    pass
+
+
+class StatusArguments(Arguments):
+    project_id: str
 
 
 class SetArguments(Arguments):
@@ -56,6 +70,48 @@ class ValueOutput(BaseModel):
     created_by: str
     created_at: Time
     updated_at: Time
+
+
+async def _register(services: Services, call: ToolCall[RegisterArguments]) -> Answer:
+    given = call.arguments
+    new = NewProject(given.id, given.name, given.root_path)
+    found = await services.projects.register(call.caller, new)
+    untrusted = Untrusted(services.settings.capture.injection)
+    return Answer([f"Project registered: {inline(found.name or '')} ({inline(given.id)})"], _project(found, untrusted))
+
+
+async def _projects(services: Services, call: ToolCall[NoArguments]) -> Answer:
+    listed = await services.projects.list(call.caller)
+    untrusted = Untrusted(services.settings.capture.injection)
+    found = [_project(one, untrusted) for one in listed.projects]
+    lines = [
+        f"{inline(one['id'])}: {inline(one['name'])} ({one['memory_count']} memories, {one['session_count']}"
+        f" conversations, {one['file_count']} files, {one['document_count']} documents)"
+        for one in found
+    ]
+    return Answer(lines or ["There are no projects that you may read."], {"results": found}, untrusted.note())
+
+
+async def _status(services: Services, call: ToolCall[StatusArguments]) -> Answer:
+    status = await services.projects.status(call.caller, call.arguments.project_id)
+    untrusted = Untrusted(services.settings.capture.injection)
+    one = _project(status.project, untrusted)
+    waiting = "ready" if not status.pending else f"{status.pending} waiting"
+    state = "none" if status.state_revision is None else f"revision {status.state_revision}"
+    lines = [f"{key}: {inline(str(value))}" for key, value in one.items() if value not in (None, "")]
+    data = {
+        "project": {key: one[key] for key in ("id", "name", "root_path")}, "memory_count": one["memory_count"],
+        "session_count": one["session_count"], "embedding_status": waiting, "state_revision": status.state_revision,
+    }  # fmt: skip
+    return Answer([*lines, f"state: {state}", f"vectors: {waiting}"], data, untrusted.note())
+
+
+def _project(one: RegisteredProject, untrusted: Untrusted) -> dict[str, Any]:
+    return {
+        "id": untrusted.name(one.namespace), "name": untrusted.name(one.name or one.namespace),
+        "root_path": one.root and untrusted.name(one.root), "memory_count": one.memories,
+        "session_count": one.conversations, "file_count": one.files, "document_count": one.documents,
+    }  # fmt: skip
 
 
 async def _set(services: Services, call: ToolCall[SetArguments]) -> Answer:
@@ -131,6 +187,21 @@ def _line(one: ValueOutput) -> str:
 
 TOOLS: tuple[Tool[Any], ...] = (
     Tool(
+        "project_register", "Register a project", "Give a project a name.",
+        RegisterArguments, ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True),
+        _register, "Error registering project", toolset="projects",
+    ),
+    Tool(
+        "project_list", "List projects", "List the projects, and how much is known of each.",
+        NoArguments, ToolAnnotations(read_only_hint=True),
+        _projects, "Error listing projects", toolset="projects",
+    ),
+    Tool(
+        "project_status", "Show a project", "Show a project, its state, and whether everything has its vector.",
+        StatusArguments, ToolAnnotations(read_only_hint=True),
+        _status, "Error showing project", toolset="projects",
+    ),
+    Tool(
         "memory_set", "Set a value", "Remember a value under a topic and a key. It replaces the one before.",
         SetArguments, ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True),
         _set, "Error setting value", toolset="projects",
@@ -156,4 +227,4 @@ TOOLS: tuple[Tool[Any], ...] = (
         _delete, "Error deleting value", toolset="projects",
     ),
 )  # fmt: skip
-"""The tools for values."""
+"""The tools for projects and values."""

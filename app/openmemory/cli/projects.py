@@ -1,0 +1,76 @@
+"""`openmemory projects`: registers, lists, shows and deletes projects, which are namespaces."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from openmemory.cli import project
+from openmemory.cli.client import Client, connected
+from openmemory.cli.options import App, AsApp, Namespace, User
+from openmemory.cli.output import CommandAnswer, Table, confirm, plain
+
+projects = typer.Typer(help="Register, list, show and delete projects.", no_args_is_help=True)
+
+_PATH = "/api/v1/projects"
+
+
+@projects.command()
+@connected
+async def register(
+    client: Client,
+    *,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Its name for people.")] = None,
+    user: User = None,
+    app: App = None,
+    namespace: Namespace = None,
+) -> CommandAnswer:
+    """Register the project of this folder, with its Git remote, branch and commit."""
+    body = {"user_id": user, "app": app, "namespace": project.here(namespace), "name": name}
+    known = project.described(".")
+    found = await client.call("POST", _PATH, body=body | known)
+    return CommandAnswer(found, f"{plain(found['namespace'])}: {plain(found['name'])}")
+
+
+@projects.command("list")
+@connected
+async def list_projects(client: Client, *, user: User = None, app: AsApp = None) -> CommandAnswer:
+    """List projects, and the other namespaces that hold something."""
+    found = await client.call("GET", _PATH, params={"user_id": user, "app": app})
+    rows = [
+        (one["namespace"], one["name"] or "", one["memories"], one["conversations"], one["files"], one["documents"])
+        for one in found["projects"]
+    ]
+    table = Table(["namespace", "name", "memories", "conversations", "files", "documents"], rows, wide="name")
+    return CommandAnswer(found, table, notes=[] if rows else ["There are no projects."])
+
+
+@projects.command()
+@connected
+async def show(client: Client, *, user: User = None, app: AsApp = None, namespace: Namespace = None) -> CommandAnswer:
+    """Show a project. It is that of the folder, if none is given."""
+    path = f"{_PATH}/{quote(project.here(namespace))}"
+    found = await client.call("GET", path, params={"user_id": user, "app": app})
+    one = found["project"]
+    lines = [f"{key}: {plain(one[key])}" for key in ("namespace", "name", "root", "repo", "branch", "head") if one[key]]
+    lines += [f"{key}: {one[key]}" for key in ("memories", "conversations", "files", "documents")]
+    if found["state_revision"] is not None:
+        lines.append(f"state: revision {found['state_revision']}: {plain(found['state_reason'] or '')}")
+    return CommandAnswer(found, *lines, f"waiting for vectors: {found['pending']}")
+
+
+@projects.command()
+@connected
+async def delete(
+    client: Client,
+    *,
+    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE")],
+    user: User = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> CommandAnswer:
+    """Delete everything in a project. Each thing can be restored by itself."""
+    confirm(f"Delete everything in {namespace}?", yes)
+    gone = await client.call("DELETE", f"{_PATH}/{quote(namespace)}", params={"user_id": user})
+    return CommandAnswer(gone, f"{gone['memories']} memories and {gone['passages']} passages deleted.")

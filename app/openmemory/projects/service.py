@@ -1,0 +1,206 @@
+"""The use cases of projects: namespaces with a name and a repository, and all that is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, exc, func, literal_column, select
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+
+from openmemory.access.apps import refuse_if_paused, refuse_paused
+from openmemory.access.rate_limits import RateLimiter
+from openmemory.access.readable import readable_by
+from openmemory.audit import access_log, audit_log
+from openmemory.audit.access_log import AccessType
+from openmemory.audit.audit_log import AuditAction
+from openmemory.config.settings import LimitSettings
+from openmemory.database.engine import Database, Tx, violated
+from openmemory.database.retry import retry_on_conflict
+from openmemory.errors import NotFound
+from openmemory.identity.caller import Caller
+from openmemory.index.models import OutboxEntry
+from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.memories import changes, validation
+from openmemory.memories.intake import Intake
+from openmemory.memories.models import Memory, State
+from openmemory.projects.models import Project
+from openmemory.projects.schemas import (
+    NewProject,
+    ProjectDeleted,
+    ProjectList,
+    ProjectStatus,
+    RegisteredProject,
+)
+from openmemory.projects.states import ProjectStates
+from openmemory.sources import lifecycle
+from openmemory.sources.models import Source, SourceKind
+
+_PART = {
+    SourceKind.CONVERSATION.value: "conversations",
+    SourceKind.FILE.value: "files",
+    SourceKind.DOCUMENT.value: "documents",
+}
+_NOTHING = dict.fromkeys(("memories", *_PART.values()), 0)
+_FIELDS = ("name", "root", "repo", "head", "branch")
+
+
+class Projects:
+    """Registers, lists and deletes projects."""
+
+    def __init__(
+        self,
+        database: Database,
+        delivery: OutboxDelivery,
+        states: ProjectStates,
+        *,
+        intake: Intake,
+        limits: LimitSettings,
+        rates: RateLimiter,
+    ) -> None:
+        self._database = database
+        self._delivery = delivery
+        self._states = states
+        self._intake = intake
+        self._limits = limits
+        self._rates = rates
+
+    async def register(self, caller: Caller, new: NewProject) -> RegisteredProject:
+        """Register a namespace as a project, or change what is known of it.
+
+        Raises:
+            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Invalid: a field is blank or too long.
+            NotFound: a rule hides the project from the app.
+        """
+        namespace = validation.name(new.namespace, "namespace", self._limits)
+        given = {name: getattr(new, name) for name in _FIELDS if getattr(new, name) is not None}
+        for name, value in given.items():
+            given[name] = self._intake.spoken(validation.text(value, name, self._limits.query, "limits.query"))
+        caller.may_write(namespace)
+        caller.may_read()
+        await self._rates.save(caller, 1)
+        await self._register(caller, namespace, given)
+        found = await self._found(caller, namespace)
+        assert found is not None
+        return found
+
+    @retry_on_conflict
+    async def _register(self, caller: Caller, namespace: str, given: Mapping[str, str]) -> None:
+        owner = {"user_id": caller.user_id, "app_id": caller.app_id, "namespace": namespace}
+        made = pg_insert(Project).values({"name": namespace} | owner | dict(given))
+        made = made.on_conflict_do_update(
+            constraint="uq_projects_user_id_namespace", set_={**given, "updated_at": func.now()}
+        )
+        async with self._database.transaction() as tx:
+            await refuse_paused(tx, {caller.app_id}, "register projects")
+            there = await tx.scalar(
+                select(Project.id).where(Project.user_id == caller.user_id, Project.namespace == namespace)
+            )
+            readable = select(Project.id).where(Project.id == there, readable_by(caller, Project))
+            if there is not None and await tx.scalar(readable, caller.parameters) is None:
+                raise no_project()
+            try:
+                id_ = await tx.scalar(made.returning(Project.id))
+            except exc.IntegrityError as error:
+                if violated(error).startswith("fk_"):
+                    raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
+                raise
+            await audit_log.record(tx, caller, AuditAction.PROJECT_REGISTER, [id_] if id_ else [])
+
+    async def list(self, caller: Caller) -> ProjectList:
+        """The projects that are registered, and the other namespaces in which the caller may read something."""
+        caller.may_read()
+        await self._rates.search(caller)
+        async with self._database.transaction() as tx:
+            found = await _projects(tx, caller)
+            await audit_log.record(tx, caller, AuditAction.PROJECT_LIST, detail={"projects": len(found)})
+        return ProjectList(found)
+
+    async def _found(self, caller: Caller, namespace: str) -> RegisteredProject | None:
+        async with self._database.statement() as tx:
+            return next(iter(await _projects(tx, caller, namespace)), None)
+
+    async def status(self, caller: Caller, namespace: str) -> ProjectStatus:
+        """A project with its state, and the number of items that wait for their vector.
+
+        Raises:
+            NotFound: there is no such project, or the caller may read nothing of it.
+        """
+        caller.may_read()
+        namespace = validation.name(namespace, "namespace", self._limits)
+        await self._rates.search(caller)
+        waiting = select(func.count()).select_from(OutboxEntry).where(OutboxEntry.user_id == caller.user_id)
+        async with self._database.transaction() as tx:
+            project = next(iter(await _projects(tx, caller, namespace)), None)
+            if project is None:
+                raise no_project()
+            pending = await tx.scalar(waiting) or 0
+            await audit_log.record(tx, caller, AuditAction.PROJECT_LIST, detail={"projects": 1})
+        state = await self._states.find(caller, namespace)
+        revision, reason = (None, None) if state is None else (state.revision, state.reason)
+        return ProjectStatus(project, revision, reason, pending)
+
+    @retry_on_conflict
+    async def delete(self, caller: Caller, namespace: str) -> ProjectDeleted:
+        """Soft-delete all memories, conversations, files and documents of a project, and forget its name.
+
+        Each can be restored by itself. Only the user may.
+
+        Raises:
+            Forbidden: the caller is an app, or the namespace is not the caller's to write in.
+            NotFound: there is no such project.
+        """
+        caller.must_be_owner("delete a project", everywhere=False)
+        namespace = validation.name(namespace, "namespace", self._limits)
+        caller.may_write(namespace)
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller, "delete projects")
+            mine = Memory.user_id == caller.user_id, Memory.namespace == namespace
+            gone = await changes.change_state(tx, caller, mine[0] & mine[1], State.DELETED)
+            ids = [id_ for id_, _ in gone]
+            active = Source.state == literal_column("'active'::memory_state")
+            theirs = (Source.user_id == caller.user_id) & (Source.namespace == namespace) & active
+            sources = await lifecycle.move(tx, caller, theirs, State.DELETED)
+            row = delete(Project).where(Project.user_id == caller.user_id, Project.namespace == namespace)
+            known = (await tx.execute(row.returning(Project.id))).one_or_none()
+            if known is None and not ids and not sources.sources:
+                raise no_project()
+            if ids:
+                await access_log.record(tx, caller, AccessType.DELETE, ids, {"operation": "delete_project"})
+            detail = {"memories": len(ids), "sources": len(sources.sources)}
+            await audit_log.record(tx, caller, AuditAction.PROJECT_DELETE, sources.sources, detail=detail)
+        self._delivery.wake()
+        return ProjectDeleted(namespace, len(ids), len(sources.passages))
+
+
+def no_project() -> NotFound:
+    """The error for a project that is unknown, or of which the caller may read nothing."""
+    return NotFound("Project not found", code="project_not_found")
+
+
+async def _projects(tx: Tx, caller: Caller, namespace: str | None = None) -> list[RegisteredProject]:
+    """The projects that are registered or hold something, by namespace."""
+
+    def within(rows: Any) -> ColumnElement[bool]:
+        may_read = readable_by(caller, rows)
+        return may_read if namespace is None else may_read & (rows.namespace == namespace)
+
+    counted = dict[str, dict[str, int]]()
+    memories = select(Memory.namespace, func.count()).where(within(Memory)).group_by(Memory.namespace)
+    for name, count in await tx.execute(memories, caller.parameters):
+        counted.setdefault(name, dict(_NOTHING))["memories"] = count
+    sources = select(Source.namespace, Source.kind, func.count()).where(within(Source))
+    for name, kind, count in await tx.execute(sources.group_by(Source.namespace, Source.kind), caller.parameters):
+        counted.setdefault(name, dict(_NOTHING))[_PART[kind]] = count
+    columns = Project.namespace, Project.name, Project.root, Project.repo, Project.head, Project.branch
+    rows = await tx.execute(select(*columns, Project.updated_at).where(within(Project)), caller.parameters)
+    registered = {row.namespace: row for row in rows}
+    found = list[RegisteredProject]()
+    for name in sorted(counted.keys() | registered.keys()):
+        row = registered.get(name)
+        known = dict.fromkeys((*_FIELDS, "updated_at")) if row is None else {
+            field: getattr(row, field) for field in (*_FIELDS, "updated_at")
+        }  # fmt: skip
+        found.append(RegisteredProject(namespace=name, **known, **counted.get(name, _NOTHING)))  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,83 @@
+"""REST endpoints for projects: namespaces with a name and a repository."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Body, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from openmemory.projects.schemas import NewProject, ProjectDeleted, ProjectList, ProjectStatus, RegisteredProject
+from openmemory.rest.caller import BodyUser, TheAsking, TheServices
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+from openmemory.rest.state import AskingApp, UserId
+
+router = Router("/api/v1/projects", "projects")
+
+Namespace = Annotated[str, Path(description="The project.", examples=["acme/shop"])]
+
+
+class ProjectBody(BaseModel):
+    """A project to register. What is left out stays as it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: BodyUser = None
+    app: str | None = Field(default=None, description="The app that registers it; left out: the credential's.")
+    namespace: str = Field(examples=["acme/shop"])
+    name: str | None = Field(default=None, description="Its name for people; left out: the namespace.")
+    root: str | None = Field(default=None, description="Its folder, which is shown and never opened.")
+    repo: str | None = Field(default=None, description="The address of its repository.")
+    head: str | None = Field(default=None, description="The commit that is checked out.")
+    branch: str | None = None
+
+
+_REGISTER: dict[str, Any] = {
+    "a project": {
+        "value": {
+            "user_id": "alice",
+            "namespace": "acme/shop",
+            "name": "The shop",
+            "repo": "git@github.com:acme/shop.git",
+            "branch": "main",
+        }
+    }
+}
+
+
+@router.post("", responses=documented(403, 404, 413))
+async def register_project(
+    services: TheServices, asking: TheAsking, new: Annotated[ProjectBody, Body(openapi_examples=_REGISTER)]
+) -> RegisteredProject:
+    """Register a namespace as a project, or change what is known of it."""
+    caller = await asking.as_app(new.user_id, new.app)
+    given = new.model_dump(exclude={"user_id", "app"})
+    return await services.projects.register(caller, NewProject(**given))
+
+
+@router.get("", responses=documented(403, 404))
+async def list_projects(
+    services: TheServices, asking: TheAsking, *, user_id: UserId = None, app: AskingApp = None
+) -> ProjectList:
+    """List the projects that are registered, and the other namespaces that hold something."""
+    return await services.projects.list(await asking.as_owner_or_app(user_id, app))
+
+
+@router.get("/{namespace:path}", responses=documented(403, 404))
+async def project_status(
+    services: TheServices, asking: TheAsking, namespace: Namespace, *, user_id: UserId = None, app: AskingApp = None
+) -> ProjectStatus:
+    """Show a project with its state, and whether everything has its vector."""
+    return await services.projects.status(await asking.as_owner_or_app(user_id, app), namespace)
+
+
+@router.delete("/{namespace:path}", responses=documented(403, 404))
+async def delete_project(
+    services: TheServices, asking: TheAsking, namespace: Namespace, *, user_id: UserId = None
+) -> ProjectDeleted:
+    """Soft-delete everything in a project: its memories, conversations, files and documents.
+
+    Each can be restored by itself.
+    """
+    return await services.projects.delete(await asking.as_owner(user_id), namespace)

@@ -1,0 +1,79 @@
+"""The project of a folder: its namespace, and what Git knows of it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from openmemory.cli import project
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def git(folder: Path, *arguments: str) -> str:
+    told = subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *arguments],
+        cwd=folder, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return told.stdout.strip()
+
+
+def test_a_repository_is_described_without_its_credentials(tmp_path: Path) -> None:
+    assert project.described(str(tmp_path)) == {"root": str(tmp_path)}
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "remote", "add", "origin", "https://me:secret@example.com/acme/shop.git")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    head = git(tmp_path, "rev-parse", "HEAD")
+    found = {"root": str(tmp_path), "repo": "https://example.com/acme/shop.git", "branch": "main", "head": head}
+    (tmp_path / "src").mkdir()
+    assert project.described(str(tmp_path / "src")) == found
+    git(tmp_path, "pack-refs", "--all")
+    assert project.described(str(tmp_path)) == found
+    git(tmp_path, "worktree", "add", "-q", "-b", "side", str(tmp_path / "tree"))
+    assert project.described(str(tmp_path / "tree")) == found | {"root": str(tmp_path / "tree"), "branch": "side"}
+    git(tmp_path, "checkout", "-q", "--detach")
+    assert project.described(str(tmp_path)) == {name: found[name] for name in ("root", "repo", "head")}
+    assert project.namespace(str(tmp_path)) == "acme/shop"
+
+
+def test_urls_lose_their_credentials() -> None:
+    for url, bare in (
+        ("https://token@example.com/a/b", "https://example.com/a/b"),
+        ("git@example.com:a/b.git", "git@example.com:a/b.git"),
+        ("ssh://git@example.com:22/a/b", "ssh://example.com:22/a/b"),
+        ("/srv/a.git", "/srv/a.git"),
+    ):
+        assert project.without_credentials(url) == bare
+
+
+def test_the_life_of_a_project(om: Run, user: str, tmp_path: Path) -> None:
+    def run(*arguments: str, code: int = 0) -> str:
+        told = om(*arguments, "--user", user)
+        assert told.returncode == code, told.stderr
+        return told.stdout.strip() if code == 0 else told.stderr.strip()
+
+    here = ("--namespace", "acme/shop")
+    assert run("projects", "register", "The shop", *here) == "acme/shop: The shop"
+    saved = run("state", "save", "It begins.", "--state", '{"port": 6432}', *here)
+    assert saved == "acme/shop has revision 1: 13 of 16,000 characters."
+    assert "revision 1, not 0" in run("state", "save", "x", "--state", "{}", "--expect", "0", *here, code=1)
+    assert "--state and --file" in run("state", "save", "x", *here, code=2)
+    (tmp_path / "state.json").write_text('{"port": 5432}')
+    run("state", "save", "The port has changed.", "--file", str(tmp_path / "state.json"), *here)
+    assert run("state", "show", *here) == '{\n  "port": 5432\n}'
+    assert "port: 6432 -> 5432" in run("state", "history", *here)
+    assert run("values", "set", "team", "lead/now", "Zoe", *here) == "team/lead/now added."
+    assert run("values", "set", "team", "lead/now", "Ada", *here) == "team/lead/now updated."
+    assert run("values", "get", "team", "lead/now", *here) == "Ada"
+    assert run("values", "list", *here).split("\t")[::3] == ["team", "Ada"]
+    pack = run("context", "who leads the team?", *here)
+    assert "team/lead/now: Ada" in pack
+    assert '{"port":5432}' in pack
+    assert run("context", "who leads the team?", "--explain", *here).startswith("in\tstate")
+    assert "Value not found" in run("values", "delete", "team", "none", *here, code=1)
+    assert run("values", "delete", "team", "lead/now", *here).startswith("team/lead/now deleted: ")
+    assert "state: revision 2: The port has changed." in run("projects", "show", *here)
+    assert run("projects", "list").split("\t")[:2] == ["acme/shop", "The shop"]
+    assert run("projects", "delete", "acme/shop", "--yes") == "3 memories and 0 passages deleted."
+    assert "has no state" in run("state", "show", *here, code=1)
