@@ -18,6 +18,7 @@ BENCHMARKS = {
     "refusals": "how many ordinary messages are refused for a secret that they seem to hold, and why",
     "extraction": "what it costs to make memories of what is said, and what is kept, beside mem0ai on one model",
     "corpora": "searches of memories and of passages, each alone and beside as many of the other",
+    "packs": "context packs beside one search of memories, on the same data",
     "code": "how well searches find files by commit messages, and functions by their docstrings",
     "evaluation": "how well searches find what is relevant, on judged collections: the arms alone, fused, and ours",
 }

@@ -112,7 +112,7 @@ def fill(folders: dict[str, Path], size: int) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
     if not folders["memories"].exists():
         seed(folders["memories"], size)
-    for name in ("passages", "both"):
+    for name in folders.keys() - {"memories"}:
         if not folders[name].exists():
             if name == "both":
                 shutil.copytree(folders["memories"], folders[name], symlinks=True)

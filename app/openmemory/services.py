@@ -401,7 +401,7 @@ async def open_services(
             ),
             projects=Projects(database, outbox_delivery, states, intake=intake, limits=settings.limits, rates=rates),
             values=Values(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
-            links=Links(database, limits=settings.limits, rates=rates),
+            links=Links(database, outbox_delivery, limits=settings.limits, rates=rates),
             objects=objects,
             backup=backup,
             imports=Imports(backup, directory, folder=stores.folder, limits=settings.limits),

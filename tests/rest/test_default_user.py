@@ -46,6 +46,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"POST {M}/actions/pause": (f"{M}/actions/pause", IDS),
     f"POST {M}/actions/restore": (f"{M}/actions/restore", IDS),
     f"POST {M}/actions/erase": (f"{M}/actions/erase", IDS),
+    f"POST {M}/actions/supersede": (f"{M}/actions/supersede", {"memory_id": "{memory}", "by": "{other}"}),
     "GET /api/v1/threads": ("/api/v1/threads", None),
     f"POST {T}/messages": ("/api/v1/threads/{thread}/messages", {"messages": [{"content": "{fresh}"}]}),
     f"GET {T}/messages": ("/api/v1/threads/{thread}/messages", None),

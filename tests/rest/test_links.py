@@ -70,3 +70,19 @@ async def test_an_end_that_may_not_be_read_is_no_memory(client, new_user, rememb
         refused = await link(open_["id"], "near", other, app="claude", status=404)
         assert refused["error"] == "memory_not_found"
     assert await links(open_["id"]) == [("out", "see", hidden["id"])]
+
+
+async def test_a_memory_takes_the_place_of_another(client, new_user, remember):
+    old, new = [(await remember(new_user, text))["id"] for text in ("The shop opens at nine.", "It opens at ten.")]
+    whose, path = {"user_id": new_user}, "/api/v1/memories/actions/supersede"
+    for body, status in (
+        ({"memory_id": old, "by": old}, 422), ({"memory_id": old, "by": str(uuid4())}, 404),
+        ({"memory_id": old[:8], "by": new[:8]}, 200), ({"memory_id": old, "by": new}, 404),
+    ):  # fmt: skip
+        assert (await client.post(path, json=whose | body)).status_code == status
+    gone = (await client.get(f"/api/v1/memories/{old}", params=whose)).json()
+    assert (gone["state"], gone["superseded_by"]) == ("archived", new)
+    found = (await client.post("/api/v1/memories/search", json=whose | {"query": "when does the shop open?"})).json()
+    assert [one["id"] for one in found["results"]] == [new]
+    restored = await client.post("/api/v1/memories/actions/restore", json=whose | {"memory_ids": [old]})
+    assert restored.is_success

@@ -72,6 +72,7 @@ class Attempts:
             "POST /api/v1/memories/actions/pause": self._pause,
             "POST /api/v1/memories/actions/restore": self._action("restore"),
             "POST /api/v1/memories/actions/erase": self._action("erase"),
+            "POST /api/v1/memories/actions/supersede": self._supersede,
             "GET /api/v1/threads": self._sources("threads"),
             "POST /api/v1/threads/{thread_id}/messages": self._say,
             "GET /api/v1/threads/{thread_id}/messages": self._read_thread,
@@ -666,6 +667,14 @@ class Attempts:
         )
         body = {"user_id": user, "state": self._rng.choice(["active", "paused"])} | which
         return Attempt("pause", "POST", f"{MEMORIES}/actions/pause", None, body, user=user, writes=True)
+
+    def _supersede(self, actor: Actor) -> Attempt:
+        named = self._as_app_or_user(actor)
+        named.pop("namespace", None)
+        body = named | {"memory_id": self._given(self._id()), "by": self._given(self._id())}
+        user, app, path = named["user_id"], named.get("app"), f"{MEMORIES}/actions/supersede"
+        as_app = app is not None
+        return Attempt("supersede", "POST", path, None, body, user=user, app=app, as_app=as_app, writes=True)
 
     def _action(self, name: str) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:

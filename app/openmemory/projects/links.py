@@ -21,7 +21,9 @@ from openmemory.database.engine import Database, Tx, violated
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import repository, validation
+from openmemory.memories.lifecycle import superseding
 from openmemory.memories.models import Memory
 from openmemory.projects.models import MemoryLink
 from openmemory.projects.schemas import Linked, LinkList, MemoryLinked
@@ -33,10 +35,13 @@ _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 class Links:
-    """Links memories, and lists and removes links."""
+    """Links memories, lists and removes links, and puts a memory in the place of another."""
 
-    def __init__(self, database: Database, *, limits: LimitSettings, rates: RateLimiter) -> None:
+    def __init__(
+        self, database: Database, delivery: OutboxDelivery, *, limits: LimitSettings, rates: RateLimiter
+    ) -> None:
         self._database = database
+        self._delivery = delivery
         self._limits = limits
         self._rates = rates
 
@@ -102,6 +107,24 @@ class Links:
                 raise NotFound("Link not found", code="link_not_found")
             await audit_log.record(tx, caller, AuditAction.MEMORY_UNLINK, [from_id, to_id])
 
+    @retry_on_conflict
+    async def supersede(self, caller: Caller, old: UUID, new: UUID) -> None:
+        """Archive a memory in whose place another one is true from now on.
+
+        Raises:
+            NotFound: one of them does not exist, or the caller may not read it.
+            Invalid: both are the same memory.
+        """
+        if old == new:
+            raise Invalid("by", "must be another memory than memory_id")
+        caller.may_write()
+        caller.may_read()
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller, "archive memories")
+            await _both(tx, caller, [old, new], change=True)
+            await superseding.supersede(tx, caller, old, new)
+        self._delivery.wake()
+
     async def of(self, caller: Caller, memory_id: UUID) -> LinkList:
         """The links of a memory whose other end the caller may read, oldest first.
 
@@ -118,10 +141,11 @@ class Links:
         return LinkList(memory_id, links)
 
 
-async def _both(tx: Tx, caller: Caller, ids: list[UUID]) -> None:
-    """Checks that the caller may read these memories, and keeps them from being erased meanwhile."""
+async def _both(tx: Tx, caller: Caller, ids: list[UUID], *, change: bool = False) -> None:
+    """Checks that the caller may read these memories, and keeps them from being erased meanwhile, or also from being
+    changed."""
     which = select(Memory.id).where(Memory.id == func.any(ids), readable_by(caller, Memory))
-    locked = which.order_by(Memory.id).with_for_update(read=True, key_share=True)
+    locked = which.order_by(Memory.id).with_for_update(read=not change, key_share=True)
     if len((await tx.scalars(locked, caller.parameters)).all()) < len(ids):
         raise repository.no_memory()
 

@@ -354,6 +354,8 @@ def _conflicts(one: SearchResult, state: dict[str, Any] | None) -> Iterator[Stat
     if one.kind == "keyed":
         name, _, value = one.memory.partition(": ")
         said[name.replace("/", ".")] = value
+    if not said:
+        return
     by_key = {str(key).casefold(): (key, value) for key, value in said.items()}
     for path, value in leaves(state):
         whole = ".".join(path)

@@ -7,7 +7,7 @@ long words and most other scripts, which therefore count by their characters.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from functools import lru_cache
 from math import ceil
 
 NAME = "wordpiece"
@@ -23,13 +23,14 @@ _CJK = re.compile(r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uff00-
 
 def count(text: str) -> int:
     """The number of tokens of a text. That of several lines is the sum of those of its lines."""
+    return sum(_of_line(line) for line in text.split("\n")) + text.count("\n")
+
+
+@lru_cache(maxsize=256)
+def _of_line(line: str) -> int:
     # A service with another embedder does not load the packaged one before the first pack.
     from openmemory.embeddings.local import count_tokens
 
-    return sum(_of_line(line, count_tokens) for line in text.split("\n")) + text.count("\n")
-
-
-def _of_line(line: str, words: Callable[[str], int]) -> int:
     if not line:
         return 0
     more = 0.0
@@ -43,7 +44,7 @@ def _of_line(line: str, words: Callable[[str], int]) -> int:
         more += len(found) * 0.5
     more += sum(len(found) / 3 for found in _CAPITALS.findall(line))
     more += len(_BLANKS.findall(line))
-    return words(line) + ceil(more)
+    return count_tokens(line) + ceil(more)
 
 
 def cut(text: str, limit: int) -> str:
