@@ -230,6 +230,11 @@ class McpSettings(Section):
         " context: packs and the state of a project; notes: links and notes; projects: values by topic and key;"
         " devmemory: projects and sessions; mempack: context and notes.",
     )
+    write_mode: Literal["auto", "ask", "off"] = Field(
+        "auto",
+        description="What tools that change something need. auto: nothing; ask: the user's consent, by a question that"
+        " the client shows or by the argument confirmed; off: they are refused. REST and the page are not affected.",
+    )
     format: Literal["auto", "compact", "json"] = Field(
         "auto",
         description="Form of the answers of tools. compact: lines that cost few tokens; json: OpenMemory's JSON;"

@@ -73,7 +73,8 @@ TOOLS = {
 def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
     """Returns the server over the services and counts calls in `traffic`. The caller is read from the HTTP request that
     brought the message."""
-    listed = {tool.name: tool.listed() for tool in TOOLS.values()}
+    asks = services.settings.mcp.write_mode == "ask"
+    listed = {tool.name: tool.listed(confirmed=asks) for tool in TOOLS.values()}
     schemas = {name: tool.input_schema for name, tool in listed.items()}
 
     async def list_tools(context: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:

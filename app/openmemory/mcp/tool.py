@@ -154,13 +154,23 @@ class Tool(Generic[ArgumentsT]):
     toolset: str | None = None
     """The toolset that offers the tool; None: it is always offered. Every tool can be called by its name."""
 
-    def listed(self) -> ListedTool:
-        """Returns the tool as `tools/list` shows it."""
+    @property
+    def writes(self) -> bool:
+        """True if the tool may change something."""
+        return not self.annotations.read_only_hint
+
+    def listed(self, *, confirmed: bool = False) -> ListedTool:
+        """Returns the tool as `tools/list` shows it. `confirmed`: a tool that writes has this argument."""
+        schema = _schema(self.arguments)
+        if confirmed and self.writes:
+            schema.setdefault("properties", {})["confirmed"] = {
+                "type": "boolean", "description": "true: the user has agreed.",
+            }  # fmt: skip
         return ListedTool(
             name=self.name,
             title=self.title,
             description=self.description,
-            input_schema=_schema(self.arguments),
+            input_schema=schema,
             annotations=self.annotations,
         )
 
@@ -173,6 +183,9 @@ class Tool(Generic[ArgumentsT]):
         # Models write null for what they leave out.
         given = {key: value for key, value in arguments.items() if value is not None}
         chosen = given.pop("format", identity.offer.format)
+        confirmed = given.pop("confirmed", False) in (True, "true")
+        if refused := await self._refused(services.settings.mcp.write_mode, ask, confirmed=confirmed):
+            return failure(refused), CallOutcome.REFUSED
         try:
             parsed = self.arguments.model_validate(given)
         except ValidationError as error:
@@ -186,6 +199,17 @@ class Tool(Generic[ArgumentsT]):
             outcome = CallOutcome.UNAVAILABLE if isinstance(error, Unavailable) else CallOutcome.REFUSED
             return failure(self._words(error)), outcome
         return answer.result(form, sorted(given.keys() - self.arguments.model_fields.keys())), CallOutcome.OK
+
+    async def _refused(self, mode: str, ask: AskUser | None, *, confirmed: bool) -> str | None:
+        """Returns why the tool may not write under this `mcp.write_mode`; None if it may, or does not write."""
+        if mode == "auto" or not self.writes or (mode == "ask" and confirmed):
+            return None
+        if mode == "off":
+            return f"Error: {self.name} is refused: assistants may not change memories here (mcp.write_mode is off)."
+        if ask is None:
+            return f"Error: Ask the user, then call {self.name} again with confirmed=true (mcp.write_mode is ask)."
+        agreed = await ask(f"May the assistant change your memories? ({self.title})")
+        return None if agreed else f"Error: The user did not agree to {self.name}."
 
     def _words(self, error: OpenMemoryError) -> str:
         words = error.message if error.hint is None else f"{error.message} {error.hint}"
