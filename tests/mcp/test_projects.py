@@ -34,7 +34,7 @@ async def test_a_project_is_remembered_from_checkpoint_to_pack(lines: Lines, fai
     told = await lines("mem_explain", query="which port, and who chose the delays?", repo="shop")
     assert told[0].startswith("in state ")
     begin = await lines("mem_get_initial_context", repo="shop")
-    assert begin[0] == 'State: {"goal":"Replace the queue","port":6432}'
+    assert 'State of the project (revision 1): {"goal":"Replace the queue","port":6432}' in begin
     assert begin[-1] == "Call mem_get_context with your task."
     lost = await failure("mem_checkpoint", reason="Late.", state_json={"a": 1}, repo="shop", expected_revision=0)
     assert "revision 1, not 0" in lost

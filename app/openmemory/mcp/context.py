@@ -17,13 +17,9 @@ from openmemory.mcp.untrusted import Untrusted
 from openmemory.projects.context import BUDGET, ContextQuery
 from openmemory.projects.packing import ContextPack
 from openmemory.projects.schemas import NewCheckpoint
-from openmemory.projects.tokens import cut
 from openmemory.search.brief import BriefQuery
-from openmemory.serialization import exact_json
 from openmemory.services import Services
 
-_SUMMARY = 120
-"""The number of tokens of a state's summary."""
 _THREADS = 5
 
 
@@ -64,19 +60,16 @@ class CheckpointArguments(ProjectArguments):
 async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answer:
     namespace = call.arguments.namespace
     state = await services.states.find(call.caller, namespace)
-    brief = await services.briefs.brief(call.caller, BriefQuery(namespace))
+    summary = await services.states.summary(call.caller, namespace)
+    brief = await services.briefs.brief(call.caller, BriefQuery(namespace, lead=summary))
     threads = await services.conversations.threads(call.caller, namespaces=(namespace,), size=_THREADS)
     passages = await services.sources.list(call.caller, namespaces=(namespace,), size=1)
     untrusted = Untrusted(services.settings.capture.injection)
-    summary = "" if state is None else cut(_dumped(state.state), _SUMMARY)
-    if state is not None and summary:
-        summary = untrusted.text(summary, state.labels)
     recent = [
         {"thread_id": untrusted.name(one.thread_id), "title": untrusted.name(one.title or "")} for one in threads.items
     ]
     suggestion = "Call mem_get_context with your task." if brief.total or state else "Nothing is remembered here yet."
-    lines = [f"State: {summary}"] if summary else []
-    lines += [brief.text] if brief.text else []
+    lines = [brief.text] if brief.text else []
     lines += [f"Thread {one['thread_id']}: {inline(one['title'])}".rstrip(": ") for one in recent]
     data = {
         "repo_id": namespace, "workspace": call.arguments.workspace or "default", "has_state": state is not None,
@@ -173,10 +166,6 @@ async def _checkpoint(services: Services, call: ToolCall[CheckpointArguments]) -
         "revision": saved.revision,
     }  # fmt: skip
     return Answer([f"State saved: revision {saved.revision}, {saved.size:,} of {saved.limit:,} characters."], data)
-
-
-def _dumped(value: Any) -> str:
-    return "" if value is None else exact_json.dumps(value).decode()
 
 
 TOOLS: tuple[Tool[Any], ...] = (

@@ -6,6 +6,7 @@ finds it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.config.settings import LimitSettings
+from openmemory.content_policy.injection import LABEL
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, Invalid, NotFound
@@ -24,7 +26,7 @@ from openmemory.memories import changes, repository, validation
 from openmemory.memories.intake import CHECKPOINT, STATE, Intake
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryRecord
-from openmemory.projects import kept
+from openmemory.projects import kept, tokens
 from openmemory.projects.schemas import (
     ChangedLeaf,
     CheckpointSaved,
@@ -34,6 +36,9 @@ from openmemory.projects.schemas import (
     StateRevision,
 )
 from openmemory.serialization import exact_json
+
+SUMMARY = 120
+"""The number of tokens of a summary of a state."""
 
 _REVISIONS = 100
 """The number of revisions that a history shows."""
@@ -125,6 +130,18 @@ class ProjectStates:
             return await self.read(caller, namespace)
         except NotFound:
             return None
+
+    async def summary(self, caller: Caller, namespace: str, limit: int = SUMMARY) -> str:
+        """The beginning of the state of a namespace as a line of at most `SUMMARY` tokens, and `limit`.
+
+        Empty if there is none, or if it reads like orders to an assistant.
+        """
+        state = await self.find(caller, namespace)
+        if state is None or not state.state or LABEL in state.labels:
+            return ""
+        line = f"State of the project (revision {state.revision}): {exact_json.dumps(state.state).decode()}"
+        # In a thread, because tokens are counted.
+        return await asyncio.to_thread(tokens.cut, line, min(limit, SUMMARY))
 
     async def _read(self, caller: Caller, namespace: str) -> MemoryRecord:
         caller.may_read()

@@ -37,8 +37,14 @@ async def brief(
         Body(openapi_examples={"a project": {"value": {"user_id": "alice", "app": "claude", "namespace": "webshop"}}}),
     ],
 ) -> Brief:
-    """Write a brief for an assistant: a line for each of the most telling memories, within a budget of tokens."""
+    """Write a brief for an assistant: a line for each of the most telling memories, within a budget of tokens.
+
+    Without a query, it begins with the state of the project, in short.
+    """
     caller = await asking.as_app(wanted.user_id, wanted.app)
+    lead = ""
+    if wanted.query is None and wanted.namespace is not None:
+        lead = await services.states.summary(caller, wanted.namespace, wanted.budget // 4)
     return await services.briefs.brief(
-        caller, BriefQuery(wanted.namespace, wanted.budget, wanted.query, wanted.min_score)
+        caller, BriefQuery(wanted.namespace, wanted.budget, wanted.query, wanted.min_score, lead)
     )
