@@ -29,7 +29,7 @@ async def test_toolsets_offer_their_tools(ask: Ask) -> None:
 
     usual = await names("")
     assert await names("?toolsets=documents,files") - usual == {
-        "search_documents", "read_document", "list_documents", "search_files",
+        "search_documents", "read_document", "list_documents", "search_files", "file_index", "file_search",
     }  # fmt: skip
     assert await names("?toolsets=threads") - usual == {
         "log_messages", "search_messages", "read_thread", "list_threads",
@@ -44,7 +44,22 @@ async def test_toolsets_offer_their_tools(ask: Ask) -> None:
     sessions = {"session_create", "session_get", "session_list", "session_search"}
     assert await names("?toolsets=context") - usual == context
     assert await names("?toolsets=mempack") - usual == context | notes
-    assert await names("?toolsets=devmemory") - usual == values | sessions
+    assert await names("?toolsets=devmemory") - usual == values | sessions | {
+        "search_files", "file_index", "file_search",
+    }  # fmt: skip
+
+
+async def test_a_file_is_indexed_by_what_it_is_about(lines: Lines, failure: Failure) -> None:
+    where = {"project_id": "shop", "file_path": "src/parcel.py"}
+    about = {"summary": "Sends parcels to customers.", "file_type": "python"}
+    indexed = await lines("file_index", **where, **about, symbols='["send", "Parcel"]')
+    assert indexed == ["Indexed: src/parcel.py"]
+    assert await lines("file_index", **where, **about, symbols={"functions": ["send"]}) == indexed
+    found = await lines("file_search", project_id="shop", query="how is a parcel sent?", limit="1")
+    assert found[0].startswith("src/parcel.py:1-")
+    assert any("Sends parcels to customers." in line for line in found)
+    assert "must say what the file is about" in await failure("file_index", **where)
+    assert "must be relative" in await failure("file_index", project_id="shop", file_path="../x", summary="y")
 
 
 async def test_messages_are_logged_found_and_read(lines: Lines, failure: Failure) -> None:

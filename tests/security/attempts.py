@@ -176,6 +176,12 @@ class Attempts:
             "tool search_messages": self._tool("search_messages", self._question),
             "tool read_thread": self._tool("read_thread", lambda: {"thread_id": self._thread()}),
             "tool list_threads": self._tool("list_threads", lambda: {}),
+            "tool file_index": self._tool(
+                "file_index",
+                lambda: {"project_id": self._namespace(), "file_path": self._file()["path"], "summary": "The alpaca."},
+                writes=True,
+            ),
+            "tool file_search": self._tool("file_search", lambda: self._question() | {"project_id": self._namespace()}),
             "tool search_files": self._tool("search_files", self._question),
             "tool session_create": self._tool(
                 "session_create", lambda: self._session("project_id", "session_num"), writes=True

@@ -226,9 +226,9 @@ class McpSettings(Section):
     ] = Field(
         (),
         description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store;"
-        " documents, sessions and threads: those for documents, sessions and conversations; files: search_files;"
+        " documents, sessions and threads: those for documents, sessions and conversations; files: those for files;"
         " context: packs and the state of a project; notes: links and notes; projects: values by topic and key;"
-        " devmemory: projects and sessions; mempack: context and notes.",
+        " devmemory: files, projects and sessions; mempack: context and notes.",
     )
     write_mode: Literal["auto", "ask", "off"] = Field(
         "auto",

@@ -1,4 +1,7 @@
-"""The tool that searches the files of a project. Offered by the toolset `files`."""
+"""Tools for the files of a project. Offered by the toolset `files`.
+
+`file_index` and `file_search` have the names and arguments of DevMemory.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
+from openmemory.errors import BatchRefused, Invalid
 from openmemory.mcp.compact import block, brackets, inline
-from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
+from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Strings, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import PassageResult, SearchQuery
+from openmemory.serialization import exact_json
 from openmemory.services import Services
 from openmemory.sources.models import PassageKind
+from openmemory.sources.schemas import NewFile
 
 
 class FilesArguments(Arguments):
@@ -23,6 +29,20 @@ class FilesArguments(Arguments):
     path: str | None = Field(None, description="Only files whose path begins so.")
     language: str | None = Field(None, description="Such as python.")
     symbol: str | None = Field(None, description="Only code that defines this name, such as Store.get.")
+
+
+class IndexArguments(Arguments):
+    project_id: str = Field(description="The project: a namespace.")
+    file_path: str = Field(description="Relative to the project, such as src/main.py.")
+    file_type: str | None = None
+    summary: str | None = Field(None, description="What the file is about.")
+    symbols: Strings | JsonObject = Field(default_factory=list, description="The names that it defines.")
+
+
+class SearchIndexArguments(Arguments):
+    project_id: str
+    query: str = Field(description="A question, or keywords.")
+    limit: int | None = Field(None, description="10 by default.")
 
 
 class FoundPassage(BaseModel):
@@ -62,6 +82,31 @@ async def _find(services: Services, call: ToolCall[FilesArguments]) -> Answer:
     return Answer(list(_lines(found, arguments.namespace)), output, untrusted.note(answer.note))
 
 
+async def _index(services: Services, call: ToolCall[IndexArguments]) -> Answer:
+    given = call.arguments
+    symbols = given.symbols if isinstance(given.symbols, list) else [exact_json.dumps(given.symbols).decode()]
+    parts = [given.summary or "", f"Type: {given.file_type}" if given.file_type else "", ", ".join(symbols)]
+    text = "\n\n".join(part for part in parts if part)
+    if not text:
+        raise Invalid("summary", "must say what the file is about, or symbols must name what it defines")
+    try:
+        [stored] = await services.files.store(call.caller, given.project_id, [NewFile(given.file_path, text)])
+    except BatchRefused as error:
+        raise error.refused[0] from None
+    if isinstance(stored, Invalid):
+        raise stored
+    lines = [f"Indexed: {inline(given.file_path)}"]
+    if stored.redacted:
+        lines.append(f"{', '.join(stored.redacted)} redacted.")
+    return Answer(lines, {"file_path": stored.path, "event": stored.event.value})
+
+
+async def _search_index(services: Services, call: ToolCall[SearchIndexArguments]) -> Answer:
+    given = call.arguments
+    find = FilesArguments(query=given.query, limit=given.limit, namespace=given.project_id)
+    return await _find(services, ToolCall(call.caller, find, call.offer, call.ask))
+
+
 def _shown(result: PassageResult, untrusted: Untrusted) -> FoundPassage:
     return FoundPassage(
         id=result.id, path=untrusted.name(result.path or ""), first_line=result.first_line, last_line=result.last_line,
@@ -89,6 +134,17 @@ TOOLS: tuple[Tool[Any], ...] = (
         "Find passages of the code and documents of a project, with their files and lines.",
         FilesArguments, ToolAnnotations(read_only_hint=True),
         _find, "Error searching files", toolset="files",
+    ),
+    Tool(
+        "file_index", "Index a file",
+        "Keep what a file is about and what it defines, in place of its text.",
+        IndexArguments, ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True),
+        _index, "Error indexing file", toolset="files",
+    ),
+    Tool(
+        "file_search", "Search files", "Find files of a project by what they are about.",
+        SearchIndexArguments, ToolAnnotations(read_only_hint=True),
+        _search_index, "Error searching files", toolset="files",
     ),
 )  # fmt: skip
 """The tools for files."""

@@ -22,7 +22,7 @@ _KEY = "openmemory.identity"
 TOOLSETS = frozenset({"admin", "context", "documents", "files", "notes", "projects", "sessions", "threads"})
 """The toolsets that are offered only on request."""
 
-ALIASES = {"devmemory": ("projects", "sessions"), "mempack": ("context", "notes")}
+ALIASES = {"devmemory": ("files", "projects", "sessions"), "mempack": ("context", "notes")}
 """Other memory servers, with the toolsets whose tools have the names and arguments of theirs."""
 
 
