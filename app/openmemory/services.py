@@ -61,14 +61,14 @@ from openmemory.memories.lifecycle.upcoming import Upcoming
 from openmemory.memories.models import Memory
 from openmemory.memories.service import Memories
 from openmemory.memories.short_ids import ShortIds
-from openmemory.objects.s3 import S3Objects
+from openmemory.objects.opening import object_store
 from openmemory.objects.service import Objects
 from openmemory.objects.service_key import service_key
-from openmemory.objects.stores import FolderObjects, ObjectStore
 from openmemory.projects.context import ContextPacks
 from openmemory.projects.links import Links
 from openmemory.projects.service import Projects
 from openmemory.projects.states import ProjectStates
+from openmemory.projects.usage import ReadCounts
 from openmemory.projects.values import Values
 from openmemory.saved_settings.embedders import Embedders
 from openmemory.saved_settings.service import Configuration
@@ -102,9 +102,6 @@ VERSION = version("openmemory-server")
 
 INDEX_FOLDER = "qdrant"
 """The folder of the built-in index, within the data folder."""
-
-OBJECTS_FOLDER = "objects"
-"""The folder of the originals of documents, within the data folder."""
 
 INDEXED_TABLES: Mapping[ItemKind, IndexedTable] = {
     ItemKind.MEMORY: IndexedMemories(),
@@ -158,6 +155,7 @@ class Services:
     documents: Documents
     sources: Sources
     context: ContextPacks
+    reads: ReadCounts
     projects: Projects
     states: ProjectStates
     values: Values
@@ -223,14 +221,6 @@ class Services:
 def data_dir(settings: Settings) -> Path:
     """The folder of the built-in stores."""
     return Path(settings.data_dir).expanduser().absolute() if settings.data_dir else default_data_dir()
-
-
-def _object_store(settings: Settings, stores: Stores) -> ObjectStore:
-    configured = settings.documents
-    if configured.bucket is not None:
-        return S3Objects(configured)
-    folder = Path(configured.store).expanduser().absolute() if configured.store else stores.folder / OBJECTS_FOLDER
-    return FolderObjects(folder)
 
 
 @asynccontextmanager
@@ -348,12 +338,13 @@ async def open_services(
             KeyValueMerge(settings.dedup, intake),
             Duplicates(database, spaces, settings.dedup, intake),
         )
+        reads = ReadCounts(database, limits=settings.limits, rates=rates)
         states = ProjectStates(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates)
 
         def key_of_service() -> bytes:
             return settings.documents.key_bytes() or service_key(stores.folder)
 
-        objects = Objects(database, _object_store(settings, stores), key_of_service)
+        objects = Objects(database, object_store(settings.documents, stores.folder), key_of_service)
         backup = Backup(
             database,
             memories,
@@ -397,8 +388,16 @@ async def open_services(
             sources=Sources(database, settings.limits, rates),
             states=states,
             context=ContextPacks(
-                database, spaces, search, states, memories, limits=settings.limits, secret=key_of_service
+                database,
+                spaces,
+                search,
+                states,
+                memories=memories,
+                counts=reads,
+                limits=settings.limits,
+                secret=key_of_service,
             ),
+            reads=reads,
             projects=Projects(database, outbox_delivery, states, intake=intake, limits=settings.limits, rates=rates),
             values=Values(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
             links=Links(database, outbox_delivery, limits=settings.limits, rates=rates),

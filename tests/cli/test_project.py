@@ -71,6 +71,7 @@ def test_the_life_of_a_project(om: Run, user: str, tmp_path: Path) -> None:
     assert "team/lead/now: Ada" in pack
     assert '{"port":5432}' in pack
     assert run("context", "who leads the team?", "--explain", *here).startswith("in\tstate")
+    assert run("usage", "--reads").split("\t")[1:3] == ["acme/shop", "2"]
     assert "Value not found" in run("values", "delete", "team", "none", *here, code=1)
     assert run("values", "delete", "team", "lead/now", *here).startswith("team/lead/now deleted: ")
     assert "state: revision 2: The port has changed." in run("projects", "show", *here)

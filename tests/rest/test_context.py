@@ -146,3 +146,21 @@ async def test_what_reads_like_orders_is_left_out(new_user, project, pack, remem
 async def test_an_empty_project_has_an_empty_pack(pack):
     found = await pack(namespace="empty")
     assert (found["text"], found["state"], found["memories"], found["budget"]["used"]) == ("", None, [], 0)
+
+
+async def test_packs_are_counted_by_app_day_and_project(client, new_user, project, pack):
+    async def counted(**params: Any) -> Any:
+        answer = await client.get(f"{PATH}/usage", params={"user_id": new_user} | params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    assert (await counted())["days"] == []
+    made = [await pack(app="claude"), await pack(app="claude", budget=200), await pack(app="cursor")]
+    await pack(app="claude", namespace="other")
+    found = await counted(namespace="shop")
+    assert [(one["app_name"], one["calls"]) for one in found["days"]] == [("claude", 2), ("cursor", 1)]
+    for name in ("used", "saved", "dropped", "candidates"):
+        assert found["total"][name] == sum(one["budget"][name] for one in made)
+    assert [one["calls"] for one in (await counted(app="cursor"))["days"]] == [1]
+    assert (await counted())["total"]["calls"] == 4
+    assert (await client.get(f"{PATH}/usage", params={"user_id": new_user, "days": 0})).status_code == 422

@@ -89,6 +89,7 @@ class Attempts:
             "POST /api/v1/sessions": self._save_session,
             "GET /api/v1/sessions/{number}": self._read_session,
             "POST /api/v1/context": self._context,
+            "GET /api/v1/context/usage": self._of_project("GET", "context/usage"),
             "GET /api/v1/state": self._of_project("GET", "state"),
             "GET /api/v1/state/history": self._of_project("GET", "state/history"),
             "POST /api/v1/state/checkpoint": self._to_project("POST", "state/checkpoint", self._state),
@@ -194,6 +195,7 @@ class Attempts:
             "tool mem_get_initial_context": self._tool("mem_get_initial_context", self._repo),
             "tool mem_get_context": self._tool("mem_get_context", lambda: self._question() | self._repo()),
             "tool mem_explain": self._tool("mem_explain", lambda: self._repo() | {"query": self._query()["query"]}),
+            "tool mem_usage": self._tool("mem_usage", self._repo),
             "tool mem_checkpoint": self._tool(
                 "mem_checkpoint", lambda: self._repo() | {"reason": "The alpaca.", "state_json": {"a": 1}}, writes=True
             ),

@@ -42,3 +42,22 @@ CREATE TABLE memory_links (
 CREATE INDEX ix_memory_links_to_id ON memory_links (to_id);
 CREATE INDEX ix_memory_links_user_id ON memory_links (user_id);
 CREATE INDEX ix_memory_links_app_id ON memory_links (app_id);
+
+-- The tokens that context packs gave to each app, by day, project and kind of request. No query is kept.
+CREATE TABLE read_usage (
+    app_id uuid NOT NULL,
+    day date NOT NULL,
+    namespace varchar NOT NULL,
+    tool varchar NOT NULL,
+    user_id uuid NOT NULL,
+    calls bigint NOT NULL,
+    items bigint NOT NULL,
+    candidates bigint NOT NULL,
+    used bigint NOT NULL,
+    saved bigint NOT NULL,
+    dropped bigint NOT NULL,
+    CONSTRAINT pk_read_usage PRIMARY KEY (app_id, day, namespace, tool),
+    CONSTRAINT fk_read_usage_app_id_apps FOREIGN KEY (app_id) REFERENCES apps (id) ON DELETE CASCADE,
+    CONSTRAINT fk_read_usage_user_id_users FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
+);
+CREATE INDEX idx_read_usage_user ON read_usage (user_id, day);

@@ -86,6 +86,7 @@ class AuditAction(StrEnum):
     SESSION_READ = "session.read"
     PROJECT_REGISTER = "project.register"
     PROJECT_LIST = "project.list"
+    PROJECT_USAGE = "project.usage"
     PROJECT_DELETE = "project.delete"
     SOURCE_LIST = "source.list"
     SOURCE_IMPORT = "source.import"

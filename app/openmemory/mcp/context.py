@@ -5,6 +5,7 @@ Their names and arguments are those of Mempack. A repository is a namespace.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from mcp_types import ToolAnnotations
@@ -48,6 +49,10 @@ class ContextArguments(ProjectArguments):
 class ExplainArguments(ProjectArguments):
     query: str
     budget: int = BUDGET
+
+
+class UsageArguments(ProjectArguments):
+    me: bool = Field(False, description="All projects.")
 
 
 class CheckpointArguments(ProjectArguments):
@@ -156,6 +161,20 @@ async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answ
     return Answer(lines or ["Nothing that you may read fits."], {"items": rows}, untrusted.note(pack.note))
 
 
+async def _usage(services: Services, call: ToolCall[UsageArguments]) -> Answer:
+    given = call.arguments
+    if given.me and given.repo:
+        raise Invalid("me", "must be left out where repo is given")
+    namespace = None if given.me or not (given.repo or given.workspace) else given.namespace
+    found = await services.reads.report(call.caller, namespace=namespace)
+    total = asdict(found.total)
+    lines = [
+        f"{total['calls']} packs in 30 days: {total['used']:,} tokens given, {total['saved']:,} saved against the full"
+        f" texts, {total['dropped']:,} left out."
+    ]
+    return Answer(lines, {"scope": "profile" if namespace is None else "repo", "repo_id": namespace, "overall": total})
+
+
 async def _checkpoint(services: Services, call: ToolCall[CheckpointArguments]) -> Answer:
     given = call.arguments
     new = NewCheckpoint(given.state_json, given.reason, given.namespace, given.thread, given.expected_revision)
@@ -185,6 +204,11 @@ TOOLS: tuple[Tool[Any], ...] = (
         "mem_explain", "Explain a pack", "Say of each item why mem_get_context shows it or not.",
         ExplainArguments, ToolAnnotations(read_only_hint=True),
         _explain, "Error explaining context", toolset="context",
+    ),
+    Tool(
+        "mem_usage", "Count tokens", "How many tokens mem_get_context gave and saved.",
+        UsageArguments, ToolAnnotations(read_only_hint=True),
+        _usage, "Error counting tokens", toolset="context",
     ),
     Tool(
         "mem_checkpoint", "Save the state",

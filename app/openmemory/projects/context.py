@@ -21,6 +21,7 @@ from openmemory.memories.service import Memories
 from openmemory.projects import links
 from openmemory.projects.packing import ContextPack, Material, pack
 from openmemory.projects.states import ProjectStates
+from openmemory.projects.usage import ReadCounts
 from openmemory.search.brief import GENERAL
 from openmemory.search.schemas import SearchQuery, SearchResult
 from openmemory.search.service import Search
@@ -67,8 +68,9 @@ class ContextPacks:
         spaces: Spaces,
         search: Search,
         states: ProjectStates,
-        memories: Memories,
         *,
+        memories: Memories,
+        counts: ReadCounts,
         limits: LimitSettings,
         secret: Callable[[], bytes],
     ) -> None:
@@ -77,6 +79,7 @@ class ContextPacks:
         self._search = search
         self._states = states
         self._memories = memories
+        self._counts = counts
         self._limits = limits
         self._secret = secret
 
@@ -119,7 +122,9 @@ class ContextPacks:
             trail, "; ".join(notes) or None,
         )  # fmt: skip
         # In a thread, because tokens are counted.
-        return await asyncio.to_thread(self._packed, material, asked)
+        made = await asyncio.to_thread(self._packed, material, asked)
+        await self._counts.count(caller, made)
+        return made
 
     def _packed(self, material: Material, asked: ContextQuery) -> ContextPack:
         index = asked.detail == "index"

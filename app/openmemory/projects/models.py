@@ -1,12 +1,12 @@
-"""The tables of projects, and of links between memories."""
+"""The tables of projects, of links between memories, and of what context packs gave."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -54,3 +54,22 @@ class Project(Base):
     updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
     expires_at: Mapped[datetime | None]
     valid_until: Mapped[datetime | None]
+
+
+class ReadUsage(Base):
+    """The tokens that an app was given on a day, by project and kind of request. No query is kept."""
+
+    __tablename__ = "read_usage"
+    __table_args__ = (Index("idx_read_usage_user", "user_id", "day"),)
+
+    app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"), primary_key=True)
+    day: Mapped[date] = mapped_column(primary_key=True)
+    namespace: Mapped[str] = mapped_column(primary_key=True)
+    tool: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    calls: Mapped[int] = mapped_column(BigInteger)
+    items: Mapped[int] = mapped_column(BigInteger)
+    candidates: Mapped[int] = mapped_column(BigInteger)
+    used: Mapped[int] = mapped_column(BigInteger)
+    saved: Mapped[int] = mapped_column(BigInteger)
+    dropped: Mapped[int] = mapped_column(BigInteger)

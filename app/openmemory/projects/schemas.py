@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -211,3 +211,32 @@ class ProjectDeleted:
     namespace: str
     memories: int
     passages: int
+
+
+@dataclass(slots=True)
+class TokensGiven:
+    """The tokens of context packs, counted."""
+
+    calls: int
+    items: Annotated[int, Field(description="Memories and passages in them.")]
+    candidates: Annotated[int, Field(description="The full texts of everything that was found.")]
+    used: Annotated[int, Field(description="What assistants were given.")]
+    saved: Annotated[int, Field(description="`candidates` less `used`, where that is positive.")]
+    dropped: Annotated[int, Field(description="The full texts of what did not fit.")]
+
+
+@dataclass(slots=True)
+class DayOfReads(TokensGiven):
+    """The tokens of a day, by app and project."""
+
+    day: date
+    app_name: str
+    namespace: str
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """The tokens that context packs gave, in all and by day, the last day first."""
+
+    total: TokensGiven
+    days: list[DayOfReads]

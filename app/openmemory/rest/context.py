@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Body
+from fastapi import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.projects.context import BUDGET, MAX_BUDGET, ContextQuery
 from openmemory.projects.packing import ContextPack
+from openmemory.projects.schemas import ReadReport
+from openmemory.projects.usage import MAX_DAYS
 from openmemory.rest.caller import BodyUser, GivenId, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
+from openmemory.rest.state import AskingApp, UserId
 
 router = Router("/api/v1/context", "projects")
 
@@ -62,3 +65,18 @@ async def context(
         wanted.query, wanted.namespace, wanted.budget, about, wanted.detail, wanted.clusters, wanted.explain
     )
     return await services.context.pack(caller, query)
+
+
+@router.get("/usage", responses=documented(403, 404))
+async def context_usage(
+    services: TheServices,
+    asking: TheAsking,
+    *,
+    user_id: UserId = None,
+    app: AskingApp = None,
+    namespace: Annotated[str | None, Query(description="Only this project.")] = None,
+    days: Annotated[int, Query(ge=1, le=MAX_DAYS, description="The last days, today included.")] = 30,
+) -> ReadReport:
+    """Count the tokens that packs gave, and how many fewer these are than the full texts. No query is kept."""
+    caller = await asking.as_owner_or_app(user_id, app)
+    return await services.reads.report(caller, namespace=namespace, days=days)
