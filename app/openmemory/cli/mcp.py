@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
+from openmemory.cli import project
 from openmemory.cli.options import ConfigFile, DataDir, Url, User, load_settings
 
 
@@ -43,4 +45,7 @@ def mcp(
         address, key = checked_url(url).rstrip("/"), client_key()
     from openmemory.mcp.bridge import bridge
 
-    asyncio.run(bridge(address, settings, key, client=client, user=user, own=url is None, toolsets=toolsets))
+    here = project.namespace(os.getcwd())  # noqa: PTH109 - `pathlib` is not needed otherwise
+    asyncio.run(
+        bridge(address, settings, key, client=client, user=user, own=url is None, toolsets=toolsets, project=here)
+    )

@@ -62,12 +62,15 @@ async def bridge(
     user: str | None = None,
     own: bool = True,
     toolsets: str | None = None,
+    project: str | None = None,
 ) -> None:
     """Forwards messages until standard input ends; pending calls are still answered.
 
     `url` is the address of the service and `key` a credential for it. `own` means that it is the service of the data
     folder: when nobody listens at the address any more, the folder names the address of its successor. Only the
     protocol is written to standard output.
+
+    `project`: the namespace that the tools for projects mean if a call names none.
 
     Without a `user` it is the one that the service means, and without either the app has the client's own name.
     """
@@ -79,6 +82,8 @@ async def bridge(
     headers["X-MCP-Format"] = "compact" if settings.mcp.format == "auto" else settings.mcp.format
     if toolsets is not None:
         headers["X-MCP-Toolsets"] = toolsets
+    if project is not None:
+        headers["X-MCP-Project"] = quote(project, safe="")
     if key:
         headers["Authorization"] = f"Bearer {key}"
     timeout = httpx.Timeout(ANSWER, connect=5)

@@ -6,13 +6,14 @@ Their names and arguments are those of Mempack. A repository is a namespace.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from openmemory.errors import Invalid
 from openmemory.mcp.compact import inline
+from openmemory.mcp.identity import Offer
 from openmemory.mcp.tool import Answer, Arguments, JsonObject, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.projects.context import BUDGET, ContextQuery
@@ -25,13 +26,13 @@ _THREADS = 5
 
 
 class ProjectArguments(Arguments):
-    repo: str | None = Field(None, description="The project: a namespace.")
+    repo: str | None = Field(None, description="The project, if not this one: a namespace.")
     workspace: str | None = None
 
-    @property
-    def namespace(self) -> str:
-        """The namespace that is meant. A workspace other than the default one is a part of its repository."""
-        names = [self.repo, self.workspace if self.workspace != "default" else None]
+    def namespace(self, offer: Offer) -> str:
+        """The namespace that is meant: without a name, the project of the client. A workspace other than the default
+        one is a part of its repository."""
+        names = [self.repo or offer.project, self.workspace if self.workspace != "default" else None]
         return "/".join(name for name in names if name) or "default"
 
 
@@ -43,7 +44,7 @@ class ContextArguments(ProjectArguments):
     query: str = Field(description="The task or question.")
     budget: int = Field(BUDGET, description="Tokens.")
     cluster: bool = Field(True, description="Show memories that say nearly the same once.")
-    detail: str = Field("full", description="index: a line of each item.")
+    detail: Literal["full", "index"] = Field("full", description="index: a line of each item.")
 
 
 class ExplainArguments(ProjectArguments):
@@ -63,7 +64,7 @@ class CheckpointArguments(ProjectArguments):
 
 
 async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answer:
-    namespace = call.arguments.namespace
+    namespace = call.arguments.namespace(call.offer)
     state = await services.states.find(call.caller, namespace)
     summary = await services.states.summary(call.caller, namespace)
     brief = await services.briefs.brief(call.caller, BriefQuery(namespace, lead=summary))
@@ -86,11 +87,8 @@ async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answ
 
 async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answer:
     given = call.arguments
-    if given.detail not in ("full", "index"):
-        raise Invalid("detail", "must be full or index")
-    query = ContextQuery(
-        given.query, given.namespace, given.budget, None, "index" if given.detail == "index" else "full", given.cluster
-    )
+    namespace = given.namespace(call.offer)
+    query = ContextQuery(given.query, namespace, given.budget, None, given.detail, given.cluster)
     pack = await services.context.pack(call.caller, query)
     lines = [pack.text] if pack.text else ["Nothing that you may read fits."]
     return Answer(lines, _packed(pack, given), pack.note)
@@ -142,7 +140,7 @@ def _packed(pack: ContextPack, given: ProjectArguments) -> dict[str, Any]:
 
 async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answer:
     given = call.arguments
-    query = ContextQuery(given.query, given.namespace, given.budget, explain=True)
+    query = ContextQuery(given.query, given.namespace(call.offer), given.budget, explain=True)
     pack = await services.context.pack(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
     rows: list[dict[str, Any]] = [
@@ -165,7 +163,7 @@ async def _usage(services: Services, call: ToolCall[UsageArguments]) -> Answer:
     given = call.arguments
     if given.me and given.repo:
         raise Invalid("me", "must be left out where repo is given")
-    namespace = None if given.me or not (given.repo or given.workspace) else given.namespace
+    namespace = None if given.me else given.namespace(call.offer)
     found = await services.reads.report(call.caller, namespace=namespace)
     total = asdict(found.total)
     lines = [
@@ -177,7 +175,8 @@ async def _usage(services: Services, call: ToolCall[UsageArguments]) -> Answer:
 
 async def _checkpoint(services: Services, call: ToolCall[CheckpointArguments]) -> Answer:
     given = call.arguments
-    new = NewCheckpoint(given.state_json, given.reason, given.namespace, given.thread, given.expected_revision)
+    namespace = given.namespace(call.offer)
+    new = NewCheckpoint(given.state_json, given.reason, namespace, given.thread, given.expected_revision)
     saved = await services.states.checkpoint(call.caller, new)
     data = {
         "state_id": str(saved.id), "workspace": given.workspace or "default", "reason": given.reason,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.types import Scope
@@ -45,6 +46,8 @@ class Offer:
     format: AnswerFormat = AnswerFormat.COMPACT
     toolsets: frozenset[str] = frozenset()
     legacy: bool = False
+    project: str | None = None
+    """The namespace that the tools for projects mean if a call names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,8 @@ def names_of(request: Request, limits: LimitSettings) -> SessionNames:
 
 
 def offer_of(request: Request, settings: McpSettings) -> Offer:
-    """Returns what `format` and `toolsets` ask for, in the query, in the headers `X-MCP-Format` and `X-MCP-Toolsets`,
-    or in the settings.
+    """Returns what `format`, `toolsets` and `project` ask for, in the query, in the headers `X-MCP-Format`,
+    `X-MCP-Toolsets` and `X-MCP-Project`, or in the settings. The header of a project is percent-encoded.
 
     Raises:
         Invalid: a value is unknown.
@@ -96,7 +99,9 @@ def offer_of(request: Request, settings: McpSettings) -> Offer:
     if unknown := set(toolsets) - TOOLSETS:
         known = ", ".join(sorted({*TOOLSETS, *ALIASES}))
         raise Invalid("toolsets", f"has no toolset {min(unknown)[:80]!r}; known is {known}")
-    return Offer(answer_format(chosen), frozenset(toolsets), bool(request.path_params) and asked is None)
+    legacy = bool(request.path_params) and asked is None
+    project = request.query_params.get("project") or unquote(request.headers.get("x-mcp-project", "")) or None
+    return Offer(answer_format(chosen), frozenset(toolsets), legacy, project)
 
 
 def answer_format(value: Any) -> AnswerFormat:

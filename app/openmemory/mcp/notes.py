@@ -52,7 +52,9 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
     given = call.arguments
     text = given.title if not given.summary else f"{given.title}\n{given.summary}"
     metadata = {name: found for name in ("tags", "entities") if (found := getattr(given, name))}
-    new = MemoryCreate(text, namespace=given.namespace, thread_id=given.thread, kind="note", metadata=metadata)
+    new = MemoryCreate(
+        text, namespace=given.namespace(call.offer), thread_id=given.thread, kind="note", metadata=metadata
+    )
     row = await services.memories.add(call.caller, new)
     [short] = (await services.short_ids.shortened(call.caller, [row.id])).values()
     data = {
