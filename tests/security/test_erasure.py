@@ -17,6 +17,8 @@ from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.projects.context import ContextQuery
+from openmemory.projects.schemas import NewCheckpoint, NewProject, NewValue
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services, open_services
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
@@ -80,6 +82,13 @@ async def plant(services: Services, word: Planted) -> str:
         await services.files.store(caller, word(), [NewFile(f"{word()}/a.py", f"def {word()}():\n    {word()}()\n")])
         document = NewDocument(f"{word()}.md", word(), f"About {word()}")
         await send_document(services, caller, document, f"# {word()}\n\nThe original {word()}.\n".encode())
+        namespace = word()
+        state = NewCheckpoint({word(): word()}, f"It is {word()}.", namespace)
+        kept = await services.states.checkpoint(caller, state)
+        value = await services.values.set(caller, NewValue(word(), word(), word(), namespace))
+        await services.links.link(caller, kept.memory_id, word().lower(), value.id)
+        await services.projects.register(caller, NewProject(namespace, word(), word(), word()))
+        await services.context.pack(caller, ContextQuery(f"what of {word()}", namespace))
     await services.outbox_delivery.drain()
     await services.search.search(caller, SearchQuery(f"what of {word()}"))
     await services.search.passages(owner, SearchQuery(f"what of {word()}"))
