@@ -141,7 +141,7 @@ def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], di
         if len(vector) == dimension and (length := float(np.linalg.norm(vector))) > 0:
             units[id_] = vector / length
     for place, best in enumerate(results):
-        if best.id in taken or best.id not in units:
+        if best.id in taken or best.id not in units or best.labels:  # what is flagged is in no pack
             continue
         for other in results[place + 1 :]:
             both = other.id in units and other.id not in taken and other.namespace == best.namespace

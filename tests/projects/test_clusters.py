@@ -1,0 +1,44 @@
+"""Clusters of a pack: memories that say nearly the same, by the best of them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from openmemory.projects.context import _clusters
+from openmemory.search.schemas import SearchResult
+from tests.projects.test_packing import NOW, _made
+
+UP, NEAR, ASIDE = (1.0, 0.0), (0.9, 0.3), (0.0, 1.0)
+
+
+def result(number: int, **more: Any) -> SearchResult:
+    found: SearchResult = _made(
+        SearchResult, id=UUID(int=number), memory=f"Fact {number}.", created_at=NOW, score=0.5, app_name="a",
+        kind="memory", **({"namespace": "shop"} | more),
+    )  # fmt: skip
+    return found
+
+
+def vectors(*all_of_them: tuple[float, ...]) -> dict[UUID, bytes]:
+    return {UUID(int=number): np.array(one, dtype="<f4").tobytes() for number, one in enumerate(all_of_them, 1)}
+
+
+def test_the_best_stands_for_those_that_say_nearly_the_same() -> None:
+    four = [result(number) for number in (1, 2, 3, 4)]
+    assert _clusters(four, vectors(UP, NEAR, ASIDE, UP), 2) == {UUID(int=1): [UUID(int=2), UUID(int=4)]}
+
+
+def test_what_is_flagged_or_of_another_project_stands_for_itself() -> None:
+    both = vectors(UP, UP)
+    assert _clusters([result(1, labels=["injection"]), result(2)], both, 2) == {}
+    assert _clusters([result(1), result(2, labels=["injection"])], both, 2) == {}
+    assert _clusters([result(1), result(2, namespace="default")], both, 2) == {}
+
+
+def test_a_text_with_several_vectors_or_none_is_left_out() -> None:
+    assert _clusters([result(1), result(2)], vectors((*UP, *UP), UP), 2) == {}
+    assert _clusters([result(1), result(2)], vectors((0.0, 0.0), UP), 2) == {}
+    assert _clusters([result(1), result(2)], {}, 0) == {}
