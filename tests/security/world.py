@@ -210,6 +210,10 @@ SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, p.revision, '
        s.id
 FROM passages p JOIN sources s ON s.id = p.source_id JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id
 WHERE u.user_id = ANY(:users)
+UNION ALL
+SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, 1, '{}', concat_ws(' ', p.name, p.root, p.repo),
+       md5(concat_ws('|', p.name, p.root, p.repo, p.head, p.branch, p.namespace)), p.namespace, p.name, NULL
+FROM projects p JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id WHERE u.user_id = ANY(:users)
 ORDER BY 2, 12, 1
 """)
 

@@ -81,8 +81,8 @@ class Projects:
         caller.may_read()
         await self._rates.save(caller, 1)
         await self._register(caller, namespace, given)
-        found = await self._found(caller, namespace)
-        assert found is not None
+        if (found := await self._found(caller, namespace)) is None:
+            raise no_project()
         return found
 
     @retry_on_conflict
@@ -94,19 +94,16 @@ class Projects:
         )
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "register projects")
-            there = await tx.scalar(
-                select(Project.id).where(Project.user_id == caller.user_id, Project.namespace == namespace)
-            )
-            readable = select(Project.id).where(Project.id == there, readable_by(caller, Project))
-            if there is not None and await tx.scalar(readable, caller.parameters) is None:
-                raise no_project()
             try:
                 id_ = await tx.scalar(made.returning(Project.id))
             except exc.IntegrityError as error:
                 if violated(error).startswith("fk_"):
                     raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
                 raise
-            await audit_log.record(tx, caller, AuditAction.PROJECT_REGISTER, [id_] if id_ else [])
+            readable = select(Project.id).where(Project.id == id_, readable_by(caller, Project))
+            if id_ is None or await tx.scalar(readable, caller.parameters) is None:
+                raise no_project()  # which is rolled back with it
+            await audit_log.record(tx, caller, AuditAction.PROJECT_REGISTER, [id_])
 
     async def list(self, caller: Caller) -> ProjectList:
         """The projects that are registered, and the other namespaces in which the caller may read something."""

@@ -56,7 +56,7 @@ class ReadCounts:
             return
 
     async def report(self, caller: Caller, *, namespace: str | None = None, days: int = 30) -> ReadReport:
-        """The counts of the user's apps in the last days, or of the calling app alone.
+        """The counts of the user's apps in the last days. An app is told its own total, without days.
 
         Raises:
             Invalid: the namespace or the number of days is invalid.
@@ -84,7 +84,7 @@ class ReadCounts:
             DayOfReads(**_counted(row[:6]), day=row.day, app_name=row.name, namespace=row.namespace) for row in found
         ]
         total = _counted([sum(getattr(one, name) for one in listed) for name in _COUNTS])
-        return ReadReport(TokensGiven(**total), listed)
+        return ReadReport(TokensGiven(**total), listed if caller.owner else [])
 
 
 def _counted(values: Sequence[Any]) -> dict[str, int]:

@@ -44,7 +44,6 @@ _SAVED: dict[str, Any] = {
             "namespace": "acme/shop",
             "state": {"goal": "Replace the queue", "database": {"host": "db.internal", "port": 5432}},
             "reason": "The outbox replaces the queue.",
-            "expected_revision": 0,
         }
     }
 }
