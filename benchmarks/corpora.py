@@ -15,10 +15,11 @@ import json
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from sqlalchemy import text
@@ -38,6 +39,7 @@ ASKED = 40
 SECTIONS = 20
 """Passages of a file."""
 _FILES = 100
+Name = TypeVar("Name")
 NAMES = ("memories", "passages", "both")
 
 
@@ -91,16 +93,20 @@ async def compare(urls: dict[str, str], rounds: int) -> dict[tuple[str, str], li
     """The milliseconds of all searches, by folder and corpus."""
     pairs = [("memories", "memories"), ("both", "memories"), ("passages", "passages"), ("both", "passages")]
     clients = {pair: Asking(urls[pair[0]], pair[1]) for pair in pairs}
-    took: dict[tuple[str, str], list[float]] = {pair: [] for pair in pairs}
-    asked = questions(93)
+    return await in_turns(clients, questions(93), rounds)
+
+
+async def in_turns(clients: Mapping[Name, Asking], asked: Iterator[str], rounds: int) -> dict[Name, list[float]]:
+    """The milliseconds of all questions by the name of the client. All clients ask the same ones, in turns."""
+    took: dict[Name, list[float]] = {name: [] for name in clients}
     for client in clients.values():
         await idle(client.url)
         await client.open()
         await timed(client.search, list(islice(asked, ASKED)))
     for number in range(rounds):
         queries = list(islice(asked, ASKED))
-        for pair in pairs if number % 2 else reversed(pairs):
-            took[pair] += await timed(clients[pair].search, queries)
+        for name in clients if number % 2 else reversed(list(clients)):
+            took[name] += await timed(clients[name].search, queries)
     for client in clients.values():
         await client.close()
     return took

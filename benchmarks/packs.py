@@ -13,22 +13,21 @@ import asyncio
 import json
 import statistics
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 
-from benchmarks.corpora import ASKED, Asking, fill
+from benchmarks.corpora import ASKED, Asking, fill, in_turns
 from benchmarks.seed import USER, questions
-from benchmarks.service import idle, running_service, temporary_folder
-from benchmarks.versions import QUIET, timed
+from benchmarks.service import running_service, temporary_folder
+from benchmarks.versions import QUIET
 
 STATE = {"goal": "Measure packs", "parts": {str(number): f"part {number}" for number in range(40)}}
 
 
 class Packing(Asking):
-    """A client that asks for packs."""
+    """A client that saves the state of the project, and then asks for packs."""
 
-    async def prepare(self) -> None:
-        """Save the state of the project."""
+    async def open(self) -> None:
+        await super().open()
         body = {"user_id": USER, "app": "bench", "namespace": "default", "state": STATE, "reason": "It begins."}
         saved = json.loads(await self._connection.post("/api/v1/state/checkpoint", json.dumps(body).encode()))
         assert saved["revision"] >= 1, saved
@@ -40,26 +39,6 @@ class Packing(Asking):
         assert pack["memories"], pack
         assert "note" not in pack, pack
         assert pack["budget"]["used"] <= pack["budget"]["target"]
-
-
-async def compare(url: str, rounds: int) -> dict[str, list[float]]:
-    """The milliseconds of all packs and searches."""
-    clients = {"search": Asking(url, "memories"), "pack": Packing(url, "memories")}
-    took: dict[str, list[float]] = {name: [] for name in clients}
-    asked = questions(94)
-    await idle(url)
-    for client in clients.values():
-        await client.open()
-        if isinstance(client, Packing):
-            await client.prepare()
-        await timed(client.search, list(islice(asked, ASKED)))
-    for number in range(rounds):
-        queries = list(islice(asked, ASKED))
-        for name in clients if number % 2 else reversed(clients):
-            took[name] += await timed(clients[name].search, queries)
-    for client in clients.values():
-        await client.close()
-    return took
 
 
 def main() -> None:
@@ -74,7 +53,8 @@ def main() -> None:
         folders = {name: data / f"{name}-{arguments.size}" / "data" for name in ("memories", "both")}
         fill(folders, arguments.size)
         url = stack.enter_context(running_service(folders["both"], **QUIET))
-        took = asyncio.run(compare(url, arguments.rounds))
+        clients = {"search": Asking(url, "memories"), "pack": Packing(url, "memories")}
+        took = asyncio.run(in_turns(clients, questions(94), arguments.rounds))
     search, pack = (statistics.quantiles(took[name], n=20) for name in ("search", "pack"))
     print(
         f"  {arguments.size:,} memories and passages ({len(took['pack']):,} each): p50 of a search {search[9]:.2f} ms, "

@@ -9,7 +9,7 @@ from datetime import UTC, date
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, func, insert, select, text, true, update
+from sqlalchemy import ColumnElement, and_, func, insert, select, true, update
 
 from openmemory.access.apps import refuse_if_paused
 from openmemory.access.models import App
@@ -35,6 +35,7 @@ from openmemory.capture.waiting import Moved, nobody, wait_for_attempt
 from openmemory.capture.worker import Worker
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database, Tx
+from openmemory.database.locks import lock
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
@@ -48,8 +49,6 @@ from openmemory.memories.schemas import Event
 log = logging.getLogger(__name__)
 
 MAX_PAGE_SIZE = 100
-
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 class Captures:
@@ -232,7 +231,7 @@ class Captures:
                 before = await idempotency.claim(tx, caller, new.once, "capture")
                 found = None if before is None else await _found(tx, caller, Capture.id == before.capture_id)
             else:
-                await tx.execute(_LOCK, {"name": f"capture {caller.app_id} {fingerprint}"})
+                await lock(tx, f"capture {caller.app_id} {fingerprint}")
                 recent = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, self._settings.capture.repeat)
                 same = and_(Capture.hash == fingerprint, Capture.created_at > recent, Capture.status != Status.UNDONE)
                 found = await _found(tx, caller, same)

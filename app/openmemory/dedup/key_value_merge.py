@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, String, Text, and_, bindparam, column, func, literal_column, select, text
+from sqlalchemy import ColumnElement, String, Text, and_, bindparam, column, func, literal_column, select
 from sqlalchemy import Uuid as SqlUuid
 
 from openmemory.access.models import App
@@ -22,6 +22,7 @@ from openmemory.audit.access_log import AccessType
 from openmemory.config.sections import DedupSettings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
+from openmemory.database.locks import lock
 from openmemory.dedup.key_values import Pairs, merged, parsed
 from openmemory.dedup.port import Dedup
 from openmemory.dedup.rewriting import complete, rewritable
@@ -48,8 +49,6 @@ LOOKS = 3
 MERGED = "Merged into the memory that has such keys (dedup.key_values)."
 HELD = "Not stored: this memory holds these pairs already (dedup.key_values)."
 APART = "Stored apart: it could not be merged with the memory that has such keys (dedup.key_values)."
-
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 class KeyValueMerge:
@@ -80,7 +79,7 @@ class KeyValueMerge:
         Returns None if there is no such memory or an exact duplicate. The text is then added as usual.
         """
         app_id = apps[new.app or caller.app]
-        await tx.execute(_LOCK, {"name": f"pairs {app_id} {new.kind} {new.namespace}"})
+        await lock(tx, f"pairs {app_id} {new.kind} {new.namespace}")
         for _ in range(LOOKS):
             best = await _best(tx, caller, new, app_id)
             if best is None or best.hash == changes.text_hash(new.text):

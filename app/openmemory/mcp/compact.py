@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from openmemory.content_policy.injection import LABEL
+from openmemory.projects.schemas import ValuePage
 from openmemory.sources.schemas import DocumentPage, SessionPage, ThreadPage
 
 
@@ -46,7 +47,7 @@ def memory_line(short: str, memory: Remembered, app: str, text: str, marks: Iter
     return f"{short} {memory.created_at:%Y-%m-%d} {inline(app)}{said and f' [{said}]'}: {block(text)}"
 
 
-def listing(lines: list[str], page: ThreadPage | SessionPage | DocumentPage, nothing: str) -> list[str]:
+def listing(lines: list[str], page: ThreadPage | SessionPage | DocumentPage | ValuePage, nothing: str) -> list[str]:
     """The lines of a page, and the number of the next one if there are more. `nothing` stands for no lines."""
     if not lines:
         return [nothing]

@@ -19,6 +19,7 @@ from openmemory.mcp.untrusted import Untrusted
 from openmemory.projects.context import BUDGET, ContextQuery
 from openmemory.projects.packing import ContextPack
 from openmemory.projects.schemas import NewCheckpoint
+from openmemory.projects.states import summary
 from openmemory.search.brief import BriefQuery
 from openmemory.services import Services
 
@@ -66,8 +67,8 @@ class CheckpointArguments(ProjectArguments):
 async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answer:
     namespace = call.arguments.namespace(call.offer)
     state = await services.states.find(call.caller, namespace)
-    summary = await services.states.summary(call.caller, namespace)
-    brief = await services.briefs.brief(call.caller, BriefQuery(namespace, lead=summary))
+    lead = await summary(state)
+    brief = await services.briefs.brief(call.caller, BriefQuery(namespace, lead=lead))
     threads = await services.conversations.threads(call.caller, namespaces=(namespace,), size=_THREADS)
     passages = await services.sources.list(call.caller, namespaces=(namespace,), size=1)
     untrusted = Untrusted(services.settings.capture.injection)
@@ -79,7 +80,7 @@ async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answ
     lines += [f"Thread {one['thread_id']}: {inline(one['title'])}".rstrip(": ") for one in recent]
     data = {
         "repo_id": namespace, "workspace": call.arguments.workspace or "default", "has_state": state is not None,
-        "state_summary": summary, "recent_threads": recent, "memory_count": brief.total,
+        "state_summary": lead, "recent_threads": recent, "memory_count": brief.total,
         "source_count": passages.total, "suggestion": suggestion,
     }  # fmt: skip
     return Answer([*lines, suggestion], data, untrusted.note())

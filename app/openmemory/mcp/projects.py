@@ -10,7 +10,7 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from openmemory.mcp.compact import block, inline
+from openmemory.mcp.compact import block, inline, listing
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.intake import KEYED
@@ -138,9 +138,7 @@ async def _list(services: Services, call: ToolCall[ListValuesArguments]) -> Answ
     )
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_output(one, untrusted) for one in page.items]
-    lines = [_line(one) for one in found] or ["There are no values that you may read."]
-    if page.total > page.page * page.size:
-        lines.append(f"{page.total} in all; page {page.page + 1} has more.")
+    lines = listing([_line(one) for one in found], page, "There are no values that you may read.")
     data = {"results": [one.model_dump(mode="json") for one in found], "total": page.total}
     return Answer(lines, data, untrusted.note())
 

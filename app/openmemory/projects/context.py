@@ -113,8 +113,10 @@ class ContextPacks:
         ids = [one.id for one in results]
         async with self._database.statement() as tx:
             trail = await links.trail(tx, caller, ids)
-            rows = await tx.execute(_VECTORS, {"model": self._spaces.serving.model, "ids": ids})
-            vectors = {row.id: row.vector for row in rows} if asked.clusters else {}
+            vectors = dict[UUID, bytes]()
+            if asked.clusters:
+                rows = await tx.execute(_VECTORS, {"model": self._spaces.serving.model, "ids": ids})
+                vectors = {row.id: row.vector for row in rows}
         dimension = await self._spaces.serving.dimension() if vectors else 0
         notes = [note for note in (found.note, None if state is None else state.note) if note]
         material = Material(

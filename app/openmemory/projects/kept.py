@@ -1,23 +1,24 @@
-"""Writes memories of which a namespace has one at a time: its state, and the values under a topic and a key."""
+"""Reads and writes memories of which a namespace has one at a time: its state, and the value under each key."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, literal_column, select, text
+from sqlalchemy import ColumnElement, func, literal_column, select
 
 from openmemory.access.readable import readable_by
+from openmemory.audit import access_log
+from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Tx
+from openmemory.database.locks import lock
 from openmemory.errors import ConflictError
 from openmemory.identity.caller import Caller
-from openmemory.memories import changes
+from openmemory.memories import changes, repository
 from openmemory.memories.changes import Flagging
 from openmemory.memories.intake import KEYED, STATE
 from openmemory.memories.models import IS_ACTIVE, Memory, State
-from openmemory.memories.schemas import CheckedMemory, Event, MemoryUpdate
-
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+from openmemory.memories.schemas import CheckedMemory, Event, MemoryRecord, MemoryUpdate
 
 
 class Kept(NamedTuple):
@@ -47,7 +48,7 @@ async def present(tx: Tx, caller: Caller, namespace: str, kind: str, key: str | 
 
     An import may have brought several. The one that changed last counts, and the others are archived.
     """
-    await tx.execute(_LOCK, {"name": f"{kind} {caller.user_id} {namespace} {key or ''}"})
+    await lock(tx, f"{kind} {caller.user_id} {namespace} {key or ''}")
     which = [Memory.user_id == caller.user_id, Memory.namespace == namespace, of_kind(kind)]
     which.append(Memory.key == key if key is not None else Memory.key.is_(None))
     order = Memory.updated_at.desc(), Memory.id
@@ -60,6 +61,17 @@ async def present(tx: Tx, caller: Caller, namespace: str, kind: str, key: str | 
         await changes.change_state(tx, caller, older, State.ARCHIVED)
     readable = select(Memory.id).where(Memory.id == newest.id, readable_by(caller, Memory))
     return Present(newest.id, newest.revision, await tx.scalar(readable, caller.parameters) is not None)
+
+
+async def read(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> MemoryRecord | None:
+    """The memory that changed last of those that `which` selects and the caller may read, and a log of the access."""
+    which &= readable_by(caller, Memory)
+    newest = repository.whole().where(which).order_by(Memory.updated_at.desc(), Memory.id).limit(1)
+    row = (await tx.execute(newest, caller.parameters)).one_or_none()
+    if row is None:
+        return None
+    await access_log.record(tx, caller, AccessType.GET, [row.id])
+    return repository.record(row)
 
 
 async def keep(tx: Tx, caller: Caller, there: Present | None, new: CheckedMemory, labels: Flagging) -> Kept:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Uuid, bindparam, delete, exc, func, literal_column, select, text, union_all
+from sqlalchemy import Uuid, bindparam, delete, exc, func, literal_column, select, union_all
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
@@ -18,6 +18,7 @@ from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx, violated
+from openmemory.database.locks import lock
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
@@ -30,8 +31,6 @@ from openmemory.projects.schemas import Linked, LinkList, MemoryLinked
 
 MAX_LINKS = 200
 """The number of links of a memory that a list shows."""
-
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 class Links:
@@ -68,7 +67,7 @@ class Links:
     async def _link(self, caller: Caller, from_id: UUID, rel: str, to_id: UUID) -> Linked:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "link memories")
-            await tx.execute(_LOCK, {"name": f"links {caller.user_id}"})  # two links could close a cycle together
+            await lock(tx, f"links {caller.user_id}")  # two links could close a cycle together
             await _both(tx, caller, [from_id, to_id])
             if await _leads(tx, caller, to_id, rel, from_id):
                 raise ConflictError(

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from openmemory.content_policy.injection import LABEL, instructs
 from openmemory.dedup.key_values import parsed as key_values
+from openmemory.memories.intake import KEYED
 from openmemory.projects import tokens
 from openmemory.projects.schemas import ProjectState
 from openmemory.projects.states import leaves
@@ -235,7 +236,7 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
     candidates += sum(tokens.count(one.content) for one in material.passages)
     candidates += 0 if material.state is None or state is None else tokens.count(_json(state))
 
-    frame = [_head(material.namespace), *(f"- {rule}" for rule in RULES), "<data->", "</data->"]
+    frame = _framed(material.namespace, "data-", [])
     reserve = min(_FOR_DROPPED, budget // 12)
     # A digit of a tag is one token at most.
     packing = _Packing(budget - 2 * _DIGITS - reserve, frame)
@@ -351,7 +352,7 @@ def _conflicts(one: SearchResult, state: dict[str, Any] | None) -> Iterator[Stat
         return
     pairs = key_values(one.memory)
     said = {} if pairs is None else dict(pairs)
-    if one.kind == "keyed":
+    if one.kind == KEYED:
         name, _, value = one.memory.partition(": ")
         said[name.replace("/", ".")] = value
     if not said:
@@ -449,12 +450,13 @@ def _rendered(material: Material, packing: _Packing, secret: bytes) -> str:
     data = "\n".join(inside)
     number = int.from_bytes(hmac.digest(secret, data.encode("utf-8", "replace"), "sha256")[:8]) % 10**_DIGITS
     tag = f"data-{number:0{_DIGITS}d}"
+    return "\n".join(_framed(material.namespace, tag, [data]))
+
+
+def _framed(namespace: str, tag: str, data: Sequence[str]) -> list[str]:
+    """The lines of a pack: its head and rules, and the data between tags."""
     rules = [f"- {rule}" for rule in RULES]
-    return "\n".join([_head(material.namespace), *rules, f"<{tag}>", data, f"</{tag}>"])
-
-
-def _head(namespace: str) -> str:
-    return f"OpenMemory, project {_name(namespace)}:"
+    return [f"OpenMemory, project {_name(namespace)}:", *rules, f"<{tag}>", *data, f"</{tag}>"]
 
 
 def _threads(material: Material, memories: Sequence[_Item], passages: Sequence[_Item]) -> list[str]:

@@ -153,8 +153,8 @@ class Projects:
         caller.may_write(namespace)
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "delete projects")
-            mine = Memory.user_id == caller.user_id, Memory.namespace == namespace
-            gone = await changes.change_state(tx, caller, mine[0] & mine[1], State.DELETED)
+            mine = (Memory.user_id == caller.user_id) & (Memory.namespace == namespace)
+            gone = await changes.change_state(tx, caller, mine, State.DELETED)
             ids = [id_ for id_, _ in gone]
             active = Source.state == literal_column("'active'::memory_state")
             theirs = (Source.user_id == caller.user_id) & (Source.namespace == namespace) & active

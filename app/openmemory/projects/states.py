@@ -12,9 +12,6 @@ from typing import Any
 
 from openmemory.access.apps import refuse_paused
 from openmemory.access.rate_limits import RateLimiter
-from openmemory.access.readable import readable_by
-from openmemory.audit import access_log
-from openmemory.audit.access_log import AccessType
 from openmemory.config.settings import LimitSettings
 from openmemory.content_policy.injection import LABEL
 from openmemory.database.engine import Database
@@ -118,9 +115,8 @@ class ProjectStates:
 
     def _shown(self, record: MemoryRecord) -> ProjectState:
         state, note = parsed(record.content)
-        reason = record.metadata_.get("reason")
         return ProjectState(
-            record.id, record.namespace, state, record.revision, reason if isinstance(reason, str) else None,
+            record.id, record.namespace, state, record.revision, _reason(record.metadata_),
             record.app_name, record.updated_at, record.labels, len(record.content), self._limits.text, note,
         )  # fmt: skip
 
@@ -131,30 +127,14 @@ class ProjectStates:
         except NotFound:
             return None
 
-    async def summary(self, caller: Caller, namespace: str, limit: int = SUMMARY) -> str:
-        """The beginning of the state of a namespace as a line of at most `SUMMARY` tokens, and `limit`.
-
-        Empty if there is none, or if it reads like orders to an assistant.
-        """
-        state = await self.find(caller, namespace)
-        if state is None or not state.state or LABEL in state.labels:
-            return ""
-        line = f"State of the project (revision {state.revision}): {exact_json.dumps(state.state).decode()}"
-        # In a thread, because tokens are counted.
-        return await asyncio.to_thread(tokens.cut, line, min(limit, SUMMARY))
-
     async def _read(self, caller: Caller, namespace: str) -> MemoryRecord:
         caller.may_read()
         namespace = validation.name(namespace, "namespace", self._limits)
         await self._rates.search(caller)
-        which = Memory.namespace == namespace, kept.of_kind(STATE), readable_by(caller, Memory)
-        newest = repository.whole().where(*which).order_by(Memory.updated_at.desc(), Memory.id).limit(1)
+        which = kept.of_kind(STATE) & (Memory.namespace == namespace)
         async with self._database.transaction() as tx:
-            row = (await tx.execute(newest, caller.parameters)).one_or_none()
-            if row is None:
+            if (record := await kept.read(tx, caller, which)) is None:
                 raise NotFound("The project has no state.", code="state_not_found")
-            record = repository.record(row)
-            await access_log.record(tx, caller, AccessType.GET, [record.id])
         return record
 
     async def history(self, caller: Caller, namespace: str) -> StateHistory:
@@ -170,14 +150,27 @@ class ProjectStates:
         for one in revisions[-_REVISIONS:]:
             before = {} if one.old_text is None else parsed(one.old_text)[0] or {}
             after = parsed(one.new_text)[0] or {}
-            reason = one.metadata_.get("reason")
-            found.append(
-                StateRevision(
-                    one.revision, reason if isinstance(reason, str) else None, one.app_name, one.changed_at,
-                    list(difference(before, after)),
-                )
-            )  # fmt: skip
+            changed = list(difference(before, after))
+            found.append(StateRevision(one.revision, _reason(one.metadata_), one.app_name, one.changed_at, changed))
         return StateHistory(record.id, record.namespace, found[::-1])
+
+
+async def summary(state: ProjectState | None, limit: int = SUMMARY) -> str:
+    """The beginning of a state as a line of at most `SUMMARY` tokens, and at most `limit`.
+
+    Empty if there is none, or if it reads like orders to an assistant.
+    """
+    if state is None or not state.state or LABEL in state.labels:
+        return ""
+    line = f"State of the project (revision {state.revision}): {exact_json.dumps(state.state).decode()}"
+    # In a thread, because tokens are counted.
+    return await asyncio.to_thread(tokens.cut, line, min(limit, SUMMARY))
+
+
+def _reason(metadata: dict[str, Any]) -> str | None:
+    """The reason of a checkpoint. Whoever edits the memory may leave anything in its place."""
+    reason = metadata.get("reason")
+    return reason if isinstance(reason, str) else None
 
 
 def parsed(content: str) -> tuple[dict[str, Any] | None, str | None]:

@@ -28,8 +28,7 @@ from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryCreate, MemoryRecord
 from openmemory.projects import kept
 from openmemory.projects.schemas import NewValue, StoredValue, ValuePage, ValueSet
-
-MAX_PAGE_SIZE = 100
+from openmemory.sources import listing
 
 
 class Values:
@@ -87,20 +86,17 @@ class Values:
             Invalid: a name is invalid.
         """
         caller.may_read()
-        which = self._which(caller, topic, key, namespace)
+        which = self._which(topic, key, namespace)
         await self._rates.search(caller)
-        newest = repository.whole().where(which).order_by(Memory.updated_at.desc(), Memory.id).limit(1)
         async with self._database.transaction() as tx:
-            row = (await tx.execute(newest, caller.parameters)).one_or_none()
-            if row is None:
+            if (record := await kept.read(tx, caller, which)) is None:
                 raise _no_value()
-            await access_log.record(tx, caller, AccessType.GET, [row.id])
-        return stored_value(repository.record(row))
+        return stored_value(record)
 
-    def _which(self, caller: Caller, topic: str, key: str, namespace: str) -> ColumnElement[bool]:
+    def _which(self, topic: str, key: str, namespace: str) -> ColumnElement[bool]:
         name = self._name(topic, key)
         place = Memory.namespace == validation.name(namespace, "namespace", self._limits)
-        return place & kept.of_kind(KEYED) & (Memory.key == name) & readable_by(caller, Memory)
+        return place & kept.of_kind(KEYED) & (Memory.key == name)
 
     async def list(
         self, caller: Caller, *, namespace: str = "default", topic: str | None = None, page: int = 1, size: int = 50
@@ -111,8 +107,7 @@ class Values:
             Invalid: a name, the page or its size is invalid.
         """
         caller.may_read()
-        validation.between(page, "page", 1, 1_000_000)
-        validation.between(size, "size", 1, MAX_PAGE_SIZE)
+        listing.check_page(page, size)
         place = Memory.namespace == validation.name(namespace, "namespace", self._limits)
         which = place & kept.of_kind(KEYED) & readable_by(caller, Memory)
         if topic is not None:
@@ -134,7 +129,7 @@ class Values:
             NotFound: there is none, or the caller may not read it.
             Forbidden: the app is paused, or the namespace is not the caller's to write in.
         """
-        which = self._which(caller, topic, key, namespace)
+        which = self._which(topic, key, namespace) & readable_by(caller, Memory)
         caller.may_write()
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "delete values")

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Body
 from pydantic import BaseModel, ConfigDict, Field
 
+from openmemory.projects.states import summary
 from openmemory.rest.caller import BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -44,7 +45,7 @@ async def brief(
     caller = await asking.as_app(wanted.user_id, wanted.app)
     lead = ""
     if wanted.query is None and wanted.namespace is not None:
-        lead = await services.states.summary(caller, wanted.namespace, wanted.budget // 4)
+        lead = await summary(await services.states.find(caller, wanted.namespace), wanted.budget // 4)
     return await services.briefs.brief(
         caller, BriefQuery(wanted.namespace, wanted.budget, wanted.query, wanted.min_score, lead)
     )

@@ -110,6 +110,11 @@ TheAsking = Annotated[AuthenticatedRequest, Depends(_asking)]
 LEFT_OUT = "left out: the credential's user, or the default user."
 BodyUser = Annotated[str | None, Field(description=f"The user's name; {LEFT_OUT}")]
 """The field `user_id` of a body; its default is None."""
+UserId = Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")]
+"""The parameter `user_id` of a query; its default is None."""
+AS_APP = "Ask as this app of the user, with its rules; left out: as the user."
+AskingApp = Annotated[str | None, Query(description=AS_APP)]
+"""The parameter `app` of a query; its default is None."""
 
 
 async def _owner(

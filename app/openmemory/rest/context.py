@@ -11,10 +11,9 @@ from openmemory.projects.context import BUDGET, MAX_BUDGET, ContextQuery
 from openmemory.projects.packing import ContextPack
 from openmemory.projects.schemas import ReadReport
 from openmemory.projects.usage import MAX_DAYS
-from openmemory.rest.caller import BodyUser, GivenId, TheAsking, TheServices
+from openmemory.rest.caller import AskingApp, BodyUser, GivenId, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.state import AskingApp, UserId
 
 router = Router("/api/v1/context", "projects")
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.errors import Invalid
 from openmemory.rest import upload
-from openmemory.rest.caller import LEFT_OUT, BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import AS_APP, LEFT_OUT, AskingApp, BodyUser, TheAsking, TheServices, UserId
 from openmemory.rest.errors import Problem, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import listed
@@ -21,9 +21,6 @@ from openmemory.sources.schemas import DocumentPage, DocumentsChanged, DocumentS
 router = Router(upload.DOCUMENTS, "documents")
 
 DocumentId = Annotated[UUID, Path(description="The id of the document.")]
-_AS_APP = "Ask as this app of the user, with its rules; left out: as the user."
-_UserId = Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")]
-_App = Annotated[str | None, Query(description=_AS_APP)]
 _YES_OR_NO = {"true": True, "false": False}
 _FIELDS = {
     "user_id": f"The user's name; {LEFT_OUT}",
@@ -66,7 +63,7 @@ class DocumentBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     user_id: BodyUser = None
-    app: str | None = Field(default=None, description=_AS_APP)
+    app: str | None = Field(default=None, description=AS_APP)
 
 
 _WHOSE: dict[str, Any] = {"of a user": {"value": {"user_id": "alice"}}}
@@ -119,8 +116,8 @@ async def list_documents(
     services: TheServices,
     asking: TheAsking,
     *,
-    user_id: _UserId = None,
-    app: _App = None,
+    user_id: UserId = None,
+    app: AskingApp = None,
     namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
     name: Annotated[str, Query(description="Only documents whose name begins so.")] = "",
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
@@ -137,8 +134,8 @@ async def read_document(
     asking: TheAsking,
     document_id: DocumentId,
     *,
-    user_id: _UserId = None,
-    app: _App = None,
+    user_id: UserId = None,
+    app: AskingApp = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> DocumentText:
@@ -149,7 +146,7 @@ async def read_document(
 
 @router.get("/{document_id}/original", response_class=Response, responses=documented(403, 404) | _ORIGINAL)
 async def download_document(
-    services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: _UserId = None, app: _App = None
+    services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: UserId = None, app: AskingApp = None
 ) -> Response:
     """Download the original of a document, as it was sent."""
     caller = await asking.as_owner_or_app(user_id, app)
@@ -166,7 +163,7 @@ async def download_document(
 
 @router.delete("/{document_id}", responses=documented(403, 404))
 async def delete_document(
-    services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: _UserId = None, app: _App = None
+    services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: UserId = None, app: AskingApp = None
 ) -> DocumentsChanged:
     """Soft-delete a document. It is no longer found; `restore` brings it back."""
     return await services.documents.delete(await asking.as_owner_or_app(user_id, app), document_id)

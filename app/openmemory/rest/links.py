@@ -8,10 +8,9 @@ from fastapi import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.projects.schemas import Linked, LinkList
-from openmemory.rest.caller import BodyUser, GivenId, TheAsking, TheServices
+from openmemory.rest.caller import AskingApp, BodyUser, GivenId, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.state import AskingApp, UserId
 
 router = Router("/api/v1/links", "projects")
 

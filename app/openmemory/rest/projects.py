@@ -8,10 +8,9 @@ from fastapi import Body, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.projects.schemas import NewProject, ProjectDeleted, ProjectList, ProjectStatus, RegisteredProject
-from openmemory.rest.caller import BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import AskingApp, BodyUser, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.state import AskingApp, UserId
 
 router = Router("/api/v1/projects", "projects")
 

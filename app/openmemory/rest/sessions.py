@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from openmemory.rest.caller import LEFT_OUT, BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import AskingApp, BodyUser, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import listed
@@ -16,8 +16,6 @@ from openmemory.sources.sessions import MAX_NUMBER
 
 router = Router("/api/v1/sessions", "sessions")
 
-_UserId = Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")]
-_App = Annotated[str | None, Query(description="Ask as this app of the user, with its rules; left out: as the user.")]
 _Namespace = Annotated[str | None, Query(description="The project; left out: every one.")]
 
 
@@ -69,8 +67,8 @@ async def list_sessions(
     services: TheServices,
     asking: TheAsking,
     *,
-    user_id: _UserId = None,
-    app: _App = None,
+    user_id: UserId = None,
+    app: AskingApp = None,
     namespace: _Namespace = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
@@ -86,8 +84,8 @@ async def read_session(
     asking: TheAsking,
     number: Annotated[int, Path(ge=0, le=MAX_NUMBER)],
     *,
-    user_id: _UserId = None,
-    app: _App = None,
+    user_id: UserId = None,
+    app: AskingApp = None,
     namespace: _Namespace = None,
 ) -> SessionText:
     """Read a session with its text. If several projects have one of this number, it is the one saved last."""

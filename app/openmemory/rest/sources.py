@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from openmemory.rest.caller import LEFT_OUT, TheAsking, TheServices
+from openmemory.rest.caller import AskingApp, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import listed
@@ -20,10 +20,8 @@ async def list_sources(
     services: TheServices,
     asking: TheAsking,
     *,
-    user_id: Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")] = None,
-    app: Annotated[
-        str | None, Query(description="Ask as this app of the user, with its rules; left out: as the user.")
-    ] = None,
+    user_id: UserId = None,
+    app: AskingApp = None,
     namespace: Annotated[str | None, Query(description="The project; left out: every one.")] = None,
     kind: Annotated[list[SourceType] | None, Query(description="Only these kinds; may be repeated.")] = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,

@@ -8,16 +8,12 @@ from fastapi import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.projects.schemas import CheckpointSaved, NewCheckpoint, ProjectState, StateHistory
-from openmemory.rest.caller import LEFT_OUT, BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import AskingApp, BodyUser, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 
 router = Router("/api/v1/state", "projects")
 
-UserId = Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")]
-AskingApp = Annotated[
-    str | None, Query(description="Ask as this app of the user, with its rules; left out: as the user.")
-]
 Project = Annotated[str, Query(description="The project.")]
 
 

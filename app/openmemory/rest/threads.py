@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
 from openmemory.memories.schemas import OnError
-from openmemory.rest.caller import BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import AS_APP, AskingApp, BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import listed
@@ -22,7 +22,6 @@ router = Router("/api/v1/threads", "threads")
 ThreadId = Annotated[
     str, Path(description="The id that the client chose for the thread.", examples=["chat-2026-05-01"])
 ]
-_AS_APP = "Ask as this app of the user, with its rules; left out: as the user."
 
 
 class MessageEntry(BaseModel):
@@ -73,7 +72,7 @@ class ThreadBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     user_id: BodyUser = None
-    app: str | None = Field(default=None, description=_AS_APP)
+    app: str | None = Field(default=None, description=AS_APP)
     namespace: str | None = Field(default=None, description="Left out: every namespace.")
 
 
@@ -106,7 +105,7 @@ async def list_threads(
     asking: TheAsking,
     *,
     user_id: Annotated[str | None, Query(description="The user's name.")] = None,
-    app: Annotated[str | None, Query(description=_AS_APP)] = None,
+    app: AskingApp = None,
     namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
@@ -177,7 +176,7 @@ async def list_messages(
     thread_id: ThreadId,
     *,
     user_id: Annotated[str | None, Query(description="The user's name.")] = None,
-    app: Annotated[str | None, Query(description=_AS_APP)] = None,
+    app: AskingApp = None,
     namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
@@ -232,7 +231,7 @@ async def delete_thread(
     thread_id: ThreadId,
     *,
     user_id: Annotated[str | None, Query(description="The user's name.")] = None,
-    app: Annotated[str | None, Query(description=_AS_APP)] = None,
+    app: AskingApp = None,
     namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
 ) -> ThreadsChanged:
     """Delete the conversations of a thread. They are no longer found, and `restore` brings them back."""

@@ -8,10 +8,10 @@ from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.projects.schemas import NewValue, StoredValue, ValuePage, ValueSet
-from openmemory.rest.caller import BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import AskingApp, BodyUser, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.state import AskingApp, Project, UserId
+from openmemory.rest.state import Project
 
 router = Router("/api/v1/values", "projects")
 
