@@ -1,4 +1,4 @@
-"""Context packs over REST: what they hold, what wins, what is left out, and that they fit their budget."""
+"""Context packs over REST: their contents, conflicts with the state, missing items, and their budget."""
 
 from __future__ import annotations
 

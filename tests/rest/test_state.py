@@ -1,4 +1,4 @@
-"""The state of a project over REST: checkpoints, revisions, history, and that no search finds it."""
+"""The state of a project over REST: checkpoints, revisions and history. No search finds it."""
 
 from __future__ import annotations
 

@@ -492,7 +492,7 @@ class Attempts:
     def _of_project(
         self, method: str, path: str, more: Callable[[], dict[str, Any]] = dict
     ) -> Callable[[Actor], Attempt]:
-        """What concerns the state, the values or the links of a project."""
+        """An attempt at the state, the values or the links of a project."""
 
         def make(actor: Actor) -> Attempt:
             named = self._as_app_or_user(actor)

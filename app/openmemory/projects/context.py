@@ -134,8 +134,10 @@ class ContextPacks:
 
 
 def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], dimension: int) -> dict[UUID, list[UUID]]:
-    """The memories that say nearly what a better one says, by the better one. Texts with several vectors are left
-    out."""
+    """Groups memories that say nearly the same: the id of the best one, and the ids of the others.
+
+    Memories with several vectors are in no group.
+    """
     found, taken = dict[UUID, list[UUID]](), set[UUID]()
     units = dict[UUID, np.ndarray]()
     for id_, raw in vectors.items():

@@ -166,7 +166,7 @@ async def _leads(tx: Tx, caller: Caller, start: UUID, rel: str, end: UUID) -> bo
 
 
 def _links_of(caller: Caller) -> Any:
-    """The links of the memories `ids` to others that the caller may read."""
+    """Selects the links of the memories `ids`. The caller may read the other ends."""
     asked = bindparam("ids", type_=ARRAY(Uuid()))
     parts: list[Any] = [
         select(

@@ -31,9 +31,9 @@ class MemoryLink(Base):
 
 
 class Project(Base):
-    """A namespace with a name, and the repository that it comes from. `root`: its folder, which nobody opens.
+    """A namespace with a name and a repository. `root` is its folder, which the service shows and never opens.
 
-    It has the columns by which rights are decided (`readable_by`); its state is always active.
+    `readable_by` needs some of the columns. The state is always active.
     """
 
     __tablename__ = "projects"

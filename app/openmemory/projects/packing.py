@@ -1,6 +1,6 @@
 """Packs what an assistant should know into a text within a budget of tokens. Pure functions: equal input, equal bytes.
 
-What does not fit is left out, the lowest first, and what is smaller takes its room. The answer names what was left out.
+If an item does not fit, the next one that does takes its place. The answer lists the missing items.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RULES = (
 
 
 class PackedKind(StrEnum):
-    """The kinds of items in a pack."""
+    """The kinds of items that a pack contains."""
 
     STATE = "state"
     MEMORY = "memory"
@@ -58,7 +58,7 @@ class PackedKind(StrEnum):
 
 @dataclass(slots=True)
 class PackedMemory:
-    """A memory in a pack, and those that say nearly the same."""
+    """A memory in a pack. It stands for others that say nearly the same."""
 
     id: UUID
     text: str
@@ -168,7 +168,7 @@ class ContextPack:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Everything that was read for a pack. `clusters`: by the id of a memory, those that say nearly the same."""
+    """The input of a pack. `clusters` maps a memory to the other memories that say nearly the same."""
 
     namespace: str
     query: str
