@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import anyio
 import pytest
@@ -26,7 +27,7 @@ POOL = 4
 @pytest.fixture
 async def database(services: Services) -> AsyncIterator[Database]:
     """A database of its own name with a small pool."""
-    database = named(services, "test-lending", DatabaseSettings(pool_size=POOL, connect_timeout=10))
+    database = named(services, "test-lending", DatabaseSettings(pool_size=POOL, pool_timeout=10))
     yield database
     await database.close()
 
@@ -102,15 +103,55 @@ async def test_the_first_connection_that_is_given_back_goes_to_who_waits(databas
             assert await waiting > 0
 
 
-async def test_who_waits_longer_than_a_connection_may_take_is_told_so(services: Services) -> None:
-    database = Database(services.database.url, DatabaseSettings(pool_size=2, connect_timeout=1))
+@pytest.mark.parametrize("limits", [{"pool_timeout": 1, "connect_timeout": 30}, {"connect_timeout": 1}])
+async def test_who_waits_too_long_for_a_connection_is_told_so(services: Services, limits: dict[str, int]) -> None:
+    database = Database(services.database.url, DatabaseSettings(pool_size=2, **limits))
     try:
-        async with database.statement(), database.statement():
-            with pytest.raises(Unavailable, match="no free connection"):
-                await backend(database)
-        await backend(database)
+        for lent in (database.statement, database.transaction):
+            async with lent(), lent():
+                with pytest.raises(Unavailable, match="no free connection"):
+                    async with lent():
+                        pass
+            async with lent() as tx:
+                assert await tx.scalar(text("SELECT 1")) == 1
     finally:
         await database.close()
+
+
+async def test_who_waits_goes_on_waiting_while_others_give_connections_back(services: Services) -> None:
+    database = Database(services.database.url, DatabaseSettings(pool_size=2, connect_timeout=1, pool_timeout=30))
+
+    async def work() -> None:
+        async with database.transaction() as tx:
+            await tx.execute(text("SELECT pg_sleep(0.3)"))
+
+    try:
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(work() for _ in range(10)))  # the last one waits 1.2 seconds
+    finally:
+        await database.close()
+
+
+async def test_who_gives_up_waiting_takes_no_connection_with_them(services: Services) -> None:
+    database = Database(services.database.url, DatabaseSettings(pool_size=1))
+    try:
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(database.transaction())
+            waiting = [asyncio.ensure_future(_one(database)) for _ in range(5)]
+            await asyncio.sleep(0)
+            for task in waiting[::2]:
+                task.cancel()
+        for task in waiting[1::2]:
+            assert await task == 1
+        async with asyncio.timeout(5):
+            assert await _one(database) == 1
+    finally:
+        await database.close()
+
+
+async def _one(database: Database) -> Any:
+    async with database.transaction() as tx:
+        return await tx.scalar(text("SELECT 1"))
 
 
 async def test_a_connection_on_which_something_failed_can_be_used_again(database: Database) -> None:

@@ -53,6 +53,9 @@ class DatabaseSettings(Section):
 
     url: SecretStr = Field(SecretStr(""), description="postgresql://user:password@host:5432/name; empty: built in.")
     pool_size: int = Field(10, ge=1, le=200, description="Connections in each of the three pools.")
+    pool_timeout: int = Field(
+        20, ge=1, le=300, description="Seconds to wait for a free connection of a pool while the database works."
+    )
     connect_timeout: int = Field(5, ge=1, le=60, description="Seconds to wait for a new connection.")
     statement_timeout: int = Field(30, ge=1, le=3600, description="Seconds after which a statement is cancelled.")
 

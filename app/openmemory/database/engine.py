@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from openmemory.config.settings import DatabaseSettings
 from openmemory.database.liveness import Connection, LivenessCheck, ended
-from openmemory.database.pool import ConnectionPool, PoolUse
+from openmemory.database.pool import CheckoutLimit, ConnectionPool, PoolUse
 from openmemory.errors import Overtaken, SetupError, Unavailable
 from openmemory.serialization import exact_json
 
@@ -155,11 +155,11 @@ class Database:
         pool = {
             "pool_size": settings.pool_size,
             "max_overflow": 0,
-            "pool_timeout": settings.connect_timeout,
             # The most recently used connection is reused first, so that few are opened and those have warm caches.
             "pool_use_lifo": True,
         }
         self.engine: AsyncEngine = create_async_engine(self.url, **options, **pool)
+        self._transactions = self._limit()
         event.listen(self.engine.sync_engine, "connect", _opened)
         event.listen(self.engine.sync_engine, "checkout", self._checked)
         # A separate pool: switching one connection's mode for every statement costs as much as a short statement.
@@ -184,7 +184,7 @@ class Database:
                 the commit itself was lost: then the write may have succeeded, and repeating it must be safe.
         """
         with _Outage(self):
-            async with self.engine.begin() as tx:
+            async with self._transactions.checkout(), self.engine.begin() as tx:
                 yield tx
 
     @asynccontextmanager
@@ -275,8 +275,11 @@ class Database:
         options = options | {"isolation_level": "AUTOCOMMIT", "poolclass": NullPool, "pool_reset_on_return": None}
         engine = create_async_engine(self.url, **options)
         event.listen(engine.sync_engine, "connect", _opened)
+        return ConnectionPool(engine, self._fit, size=self._settings.pool_size, limit=self._limit())
+
+    def _limit(self) -> CheckoutLimit:
         settings = self._settings
-        return ConnectionPool(engine, self._fit, size=settings.pool_size, patience=settings.connect_timeout)
+        return CheckoutLimit(settings.pool_size, stalled=settings.connect_timeout, longest=settings.pool_timeout)
 
     async def _connect(self, *arguments: Any, **options: Any) -> Connection:
         # The driver applies its timeout to each address of each host; name resolution has none.

@@ -7,6 +7,7 @@ statements. Here a connection is one object from its opening to its end.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -35,24 +36,68 @@ class _Idle(NamedTuple):
     opened: float
 
 
+class CheckoutLimit:
+    """Limits how many connections of a pool are in use, and how long a caller waits for one.
+
+    A caller waits for `longest` seconds, but only while others give connections back: without one in `stalled` seconds
+    the database hangs.
+    """
+
+    def __init__(self, size: int, *, stalled: float, longest: float) -> None:
+        self._size = size
+        self._stalled = stalled
+        self._longest = longest
+        self._free = asyncio.Semaphore(size)
+        self._last = time.monotonic()
+
+    @asynccontextmanager
+    async def checkout(self) -> AsyncIterator[None]:
+        """Counts the block as a connection in use.
+
+        Raises:
+            sqlalchemy.exc.TimeoutError: all connections stayed in use.
+        """
+        if self._free.locked():
+            await self._wait()
+        else:
+            await self._free.acquire()
+        try:
+            yield
+            self._last = time.monotonic()
+        finally:
+            self._free.release()
+
+    async def _wait(self) -> None:
+        start = time.monotonic()
+        acquiring = asyncio.ensure_future(self._free.acquire())
+        try:
+            while not acquiring.done():
+                limit = min(max(start, self._last) + self._stalled, start + self._longest)
+                if (left := limit - time.monotonic()) <= 0:
+                    raise exc.TimeoutError(f"all {self._size} connections are in use")
+                await asyncio.wait({acquiring}, timeout=left)
+        except BaseException:
+            if not acquiring.cancel():
+                self._free.release()
+            raise
+
+
 class ConnectionPool:
     """Checks out connections of an engine that commits every statement and has no pool. The most recently used one is
     reused first.
 
     At most `size` are open, and they stay open: a new one costs PostgreSQL as much as several searches, because its
-    caches are empty. `patience`: seconds to wait for a connection. `fit` decides, by its opening time and driver
-    connection, whether one can be reused.
+    caches are empty. `fit` decides, by its opening time and driver connection, whether one can be reused.
     """
 
     def __init__(
-        self, engine: AsyncEngine, fit: Callable[[float, Driver[Any]], bool], *, size: int, patience: float
+        self, engine: AsyncEngine, fit: Callable[[float, Driver[Any]], bool], *, size: int, limit: CheckoutLimit
     ) -> None:
         self.engine = engine
         self._fit = fit
         self._size = size
-        self._patience = patience
+        self._limit = limit
         self._idle: list[_Idle] = []
-        self._free = asyncio.Semaphore(size)
         self._used = 0
         self._closed = False
 
@@ -69,20 +114,16 @@ class ConnectionPool:
             sqlalchemy.exc.TimeoutError: all connections stayed in use.
             sqlalchemy.exc.DBAPIError: no connection can be opened.
         """
-        if self._free.locked():
-            await self._wait()
-        else:
-            await self._free.acquire()
-        self._used += 1
-        try:
-            connection = await self._taken()
+        async with self._limit.checkout():
+            self._used += 1
             try:
-                yield connection
+                connection = await self._taken()
+                try:
+                    yield connection
+                finally:
+                    await self._returned(connection)
             finally:
-                await self._returned(connection)
-        finally:
-            self._used -= 1
-            self._free.release()
+                self._used -= 1
 
     async def close(self) -> None:
         """Close every idle connection, and from now on every returned one."""
@@ -90,13 +131,6 @@ class ConnectionPool:
         while self._idle:
             await _close(self._idle.pop().connection)
         await self.engine.dispose()
-
-    async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(self._patience):
-                await self._free.acquire()
-        except TimeoutError:
-            raise exc.TimeoutError(f"all {self._size} connections are in use") from None
 
     async def _taken(self) -> AsyncConnection:
         while self._idle:
