@@ -17,7 +17,7 @@ DROP TABLE
     memories, memory_revisions, memory_status_history, memory_undo, kept_pairs, archive_policies, memory_access_logs,
     categories, category_descriptions, memory_categories, pending_categorizations, reclassification_requests,
     captures, capture_usage, idempotency_keys,
-    projects, memory_links, read_usage, sources, passages, passage_statistics, object_keys, object_deletions,
+    projects, memory_links, anchors, read_usage, sources, passages, passage_statistics, object_keys, object_deletions,
     index_outbox, embeddings, embedding_tokens, index_generations, index_lease, sync_runs,
     configs, mcp_sessions, mcp_messages;
 

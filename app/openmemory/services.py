@@ -64,6 +64,7 @@ from openmemory.memories.short_ids import ShortIds
 from openmemory.objects.opening import object_store
 from openmemory.objects.service import Objects
 from openmemory.objects.service_key import service_key
+from openmemory.projects.anchors import Anchors
 from openmemory.projects.context import ContextPacks
 from openmemory.projects.links import Links
 from openmemory.projects.service import Projects
@@ -156,6 +157,7 @@ class Services:
     sources: Sources
     context: ContextPacks
     reads: ReadCounts
+    anchors: Anchors
     projects: Projects
     states: ProjectStates
     values: Values
@@ -398,6 +400,7 @@ async def open_services(
                 secret=key_of_service,
             ),
             reads=reads,
+            anchors=Anchors(database, limits=settings.limits, rates=rates),
             projects=Projects(database, outbox_delivery, states, intake=intake, limits=settings.limits, rates=rates),
             values=Values(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
             links=Links(database, outbox_delivery, limits=settings.limits, rates=rates),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from openmemory.cli import project
+from openmemory.cli.git import Checkout
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -35,6 +36,28 @@ def test_a_repository_is_described_without_its_credentials(tmp_path: Path) -> No
     git(tmp_path, "checkout", "-q", "--detach")
     assert project.described(str(tmp_path)) == {name: found[name] for name in ("root", "repo", "head")}
     assert project.namespace(str(tmp_path)) == "acme/shop"
+
+
+def test_a_checkout_knows_which_commits_are_in_its_history(tmp_path: Path) -> None:
+    origin = tmp_path / "origin"
+    origin.mkdir()
+    assert Checkout(str(origin)).head() is None
+    git(origin, "init", "-q", "-b", "main")
+    assert Checkout(str(origin)).head() is None
+    for message in ("one", "two", "three"):
+        git(origin, "commit", "-q", "--allow-empty", "-m", message)
+    one, two, three = git(origin, "rev-list", "--reverse", "HEAD").split()
+    git(origin, "reset", "-q", "--hard", two)
+    tree = git(origin, "rev-parse", "HEAD^{tree}")
+    checkout = Checkout(str(origin))
+    assert checkout.head() == two
+    assert checkout.compare(two, [one, two, three, "f" * 40, tree]) == ([one, two], [three, "f" * 40, tree])
+    assert checkout.compare("f" * 40, [one]) == ([], [])
+    assert checkout.compare(two, []) == ([], [])
+    assert Checkout(str(tmp_path)).compare(two, [one]) == ([], [])
+    # A shallow clone does not know what came before.
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{origin}", "shallow")
+    assert Checkout(str(tmp_path / "shallow")).compare(two, [one, two, three]) == ([two], [])
 
 
 def test_urls_lose_their_credentials() -> None:

@@ -73,3 +73,44 @@ async def test_a_new_process_gets_the_same_pack(
         assert await call("mem_get_context", **QUESTION) == pack
         elsewhere = await call("mem_get_context", **QUESTION, repo="other")
     assert "6432" not in elsewhere
+
+
+@pytest.mark.usefixtures("address")
+async def test_the_memory_of_a_dropped_commit_leaves_packs(served: Service, new_user: str, repository: Path) -> None:
+    commit(repository, "one")
+    asked = {"query": "which worker has the queue?", "budget": 900}
+    async with assistant(served, new_user, repository) as call:
+        await call("mem_add_memory", title="The queue has one worker.")
+        kept = head_of(repository)
+        commit(repository, "two")
+        await call("mem_add_memory", title="Mails of the queue leave by port 587.")
+        dropped = head_of(repository)
+        assert "port 587" in await call("mem_get_context", **asked)
+
+        reset(repository, kept)
+        commit(repository, "another two")
+        pack, _, left_out = (await call("mem_get_context", **asked)).partition("Left out:")
+        assert "one worker" in pack
+        assert "port 587" not in pack
+        assert "its commit is not in the history" in left_out
+        assert "its commit is not in the history" in await call("mem_explain", query=asked["query"])
+        whole = await call("mem_get_context", include_orphans=True, **asked)
+        assert "port 587" in whole
+        assert "Left out" not in whole
+
+        reset(repository, dropped)
+        assert "port 587" in await call("mem_get_context", **asked)
+
+
+def commit(folder: Path, message: str) -> None:
+    me = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    subprocess.run(["git", *me, "commit", "-q", "--allow-empty", "-m", message], cwd=folder, check=True)
+
+
+def reset(folder: Path, to: str) -> None:
+    subprocess.run(["git", "reset", "-q", "--hard", to], cwd=folder, check=True)
+
+
+def head_of(folder: Path) -> str:
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True)
+    return found.stdout.strip()

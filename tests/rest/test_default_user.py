@@ -57,6 +57,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /api/v1/sources": ("/api/v1/sources", None),
     "POST /api/v1/context": ("/api/v1/context", {"query": "coffee"}),
     "GET /api/v1/context/usage": ("/api/v1/context/usage", None),
+    "GET /api/v1/anchors": (f"/api/v1/anchors?head={'a' * 40}", None),
+    "POST /api/v1/anchors": ("/api/v1/anchors", {"head": "a" * 40}),
     "POST /api/v1/state/checkpoint": ("/api/v1/state/checkpoint", {"state": {"a": 1}, "reason": "{fresh}"}),
     "GET /api/v1/state": ("/api/v1/state", None),
     "GET /api/v1/state/history": ("/api/v1/state/history", None),

@@ -11,10 +11,11 @@ from uuid import UUID
 
 from openmemory.identity.principal import Scope
 from tests.backup.archives import Upstream
-from tests.security.world import SESSIONS, VALUES, Actor, World, rule_of
+from tests.security.world import SESSIONS, VALUES, Actor, World, a_commit, rule_of
 
 MEMORIES = "/api/v1/memories"
 NOBODYS_ID = "00000000-0000-4000-8000-000000000000"
+HEAD = "a" * 40
 NOBODY, NO_APP = "nobody-at-all", "an-app-of-nobody"
 _LLM = {"provider": "openai", "config": {"model": "m", "temperature": 0.1, "max_tokens": 2000}}
 _EMBEDDER = {"provider": "local", "config": {"model": "all-MiniLM-L6-v2-int8"}}
@@ -90,6 +91,8 @@ class Attempts:
             "GET /api/v1/sessions/{number}": self._read_session,
             "POST /api/v1/context": self._context,
             "GET /api/v1/context/usage": self._of_project("GET", "context/usage"),
+            "GET /api/v1/anchors": self._of_project("GET", "anchors", lambda: {"head": HEAD}),
+            "POST /api/v1/anchors": self._to_project("POST", "anchors", self._anchors),
             "GET /api/v1/state": self._of_project("GET", "state"),
             "GET /api/v1/state/history": self._of_project("GET", "state/history"),
             "POST /api/v1/state/checkpoint": self._to_project("POST", "state/checkpoint", self._state),
@@ -476,6 +479,11 @@ class Attempts:
     def _state(self) -> dict[str, Any]:
         return {"state": {"alpaca": self._rng.random()}, "reason": f"It ran at {self._rng.random()}."}
 
+    def _anchors(self) -> dict[str, Any]:
+        commits = sorted(each for each in self._world.memory_of if each.startswith("c0ffee"))
+        known = self._rng.sample(commits, min(2, len(commits)))
+        return {"head": HEAD, "reachable": known[:1], "orphaned": [*known[1:], a_commit(self._rng)]}
+
     def _new_value(self) -> dict[str, Any]:
         return {"value": f"It ran at {self._rng.random()}."}
 
@@ -536,6 +544,8 @@ class Attempts:
         user = self._user(actor)
         app = self._app_of(user)
         body: dict[str, Any] = {"user_id": user, "app": app, "namespace": self._namespace(), "explain": True}
+        if self._rng.random() < 0.3:
+            body |= {"head": HEAD, "include_orphans": self._rng.random() < 0.5}
         if self._rng.random() < 0.3:
             body["about"] = self._given(self._id())
         body["query"] = self._query()["query"]

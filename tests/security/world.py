@@ -32,7 +32,7 @@ SESSIONS = 2
 VALUES = 3
 LINKS = 6
 
-TOKEN = re.compile("tk[0-9a-f]{12}")
+TOKEN = re.compile("tk[0-9a-f]{12}|c0ffee[0-9a-f]{34}")
 ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 READ_WRITE = frozenset({Scope.READ, Scope.WRITE})
@@ -344,13 +344,18 @@ FROM users u JOIN apps a ON a.owner_id = u.id WHERE u.user_id = :user AND a.name
 def _memory(rng: random.Random, token: Any, apps: list[str], spaces: list[str], filed: list[str]) -> MemoryCreate:
     return MemoryCreate(
         text=f"The alpaca {token()} likes {rng.choice(['grass', 'hay', 'carrots'])}.",
-        metadata={"note": token()},
+        metadata={"note": token()} | ({"commit": a_commit(rng)} if rng.random() < 0.5 else {}),
         namespace=rng.choice(spaces),
         thread_id=token() if rng.random() < 0.5 else None,
         key=token() if rng.random() < 0.5 else None,
         categories=tuple(rng.sample(filed, rng.randint(0, 2))),
         app=rng.choice(apps),
     )
+
+
+def a_commit(rng: random.Random) -> str:
+    """A commit that only one memory belongs to."""
+    return f"c0ffee{rng.getrandbits(136):034x}"
 
 
 def rule_of(rng: random.Random, world: World, user: str, apps: Iterable[str]) -> GrantCreate:

@@ -96,6 +96,9 @@ CREATE INDEX idx_memory_flagged ON memories (user_id, created_at, id) WHERE labe
 -- The state of a namespace, and its values by key.
 CREATE INDEX idx_memory_project ON memories (user_id, namespace, kind, key)
     WHERE state = 'active' AND kind IN ('state', 'keyed');
+-- Memories that belong to a commit.
+CREATE INDEX idx_memory_anchored ON memories (user_id, namespace, (metadata ->> 'commit'))
+    WHERE state = 'active' AND metadata ->> 'commit' IS NOT NULL;
 
 -- No search finds the state of a project.
 CREATE FUNCTION memories_derive_words() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -43,6 +43,19 @@ CREATE INDEX ix_memory_links_to_id ON memory_links (to_id);
 CREATE INDEX ix_memory_links_user_id ON memory_links (user_id);
 CREATE INDEX ix_memory_links_app_id ON memory_links (app_id);
 
+-- Commits that memories belong to, compared with the commit of a checkout.
+
+CREATE TABLE anchors (
+    user_id uuid NOT NULL,
+    namespace varchar NOT NULL,
+    head varchar NOT NULL,
+    commit varchar NOT NULL,
+    reachable boolean NOT NULL,
+    checked_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT pk_anchors PRIMARY KEY (user_id, namespace, head, commit),
+    CONSTRAINT fk_anchors_user_id_users FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
+);
+
 -- The tokens that context packs gave to each app, by day, project and kind of request. No query is kept.
 CREATE TABLE read_usage (
     app_id uuid NOT NULL,

@@ -87,6 +87,7 @@ class AuditAction(StrEnum):
     PROJECT_REGISTER = "project.register"
     PROJECT_LIST = "project.list"
     PROJECT_USAGE = "project.usage"
+    PROJECT_ANCHORS = "project.anchors"
     PROJECT_DELETE = "project.delete"
     SOURCE_LIST = "source.list"
     SOURCE_IMPORT = "source.import"

@@ -43,9 +43,11 @@ def mcp(
         key = credential(settings)
     else:
         address, key = checked_url(url).rstrip("/"), client_key()
-    from openmemory.mcp.bridge import bridge
+    from openmemory.cli.git import Checkout
+    from openmemory.mcp.bridge import HereProject, bridge
 
-    here = project.namespace(os.getcwd())  # noqa: PTH109 - `pathlib` is not needed otherwise
+    folder = os.getcwd()  # noqa: PTH109 - `pathlib` is not needed otherwise
+    here = None if (namespace := project.namespace(folder)) is None else HereProject(namespace, Checkout(folder))
     asyncio.run(
         bridge(address, settings, key, client=client, user=user, own=url is None, toolsets=toolsets, project=here)
     )

@@ -6,13 +6,13 @@ import hashlib
 import os
 import re
 import stat
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from openmemory.cli.git import git
 from openmemory.errors import Invalid
 from openmemory.sources.cutting import language_of
 from openmemory.sources.files import MAX_TEXT, checked_path
@@ -32,9 +32,6 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 """Names of files that hold credentials. They never leave the machine."""
-
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-"""A repository's own settings must not start programs."""
 
 
 @dataclass(slots=True)
@@ -57,7 +54,7 @@ class Folder:
         path = Path(os.path.realpath(path))
         if not path.is_dir():
             raise Invalid("PATH", f"must be a folder, not {str(path)!r}")
-        top = _git(path, "rev-parse", "--show-toplevel")
+        top = git(path, "rev-parse", "--show-toplevel")
         root = Path(os.path.realpath(top.rstrip("\n"))) if top else path
         if root != path and root not in path.parents:
             root = path
@@ -99,7 +96,7 @@ class Folder:
     def _listed(self) -> Iterator[str]:
         if (self.root / ".git").exists():
             below = ["--", self.below] if self.below else []
-            listed = _git(self.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *below)
+            listed = git(self.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *below)
             if listed is not None:
                 yield from filter(None, listed.split("\0"))
                 return
@@ -117,9 +114,9 @@ class Folder:
             where = ("--git-dir", empty, "--work-tree", str(self.root))
             asked = "\0".join(listed).encode(errors="surrogateescape")
             ignoring = ("-c", f"core.excludesFile={self.root / IGNORE_FILE}")
-            if _git(self.root, "init", "--quiet", "--bare", empty) is not None:
+            if git(self.root, "init", "--quiet", "--bare", empty) is not None:
                 # It ends with 1 if none is named.
-                found = _git(self.root, *ignoring, *where, "check-ignore", "--no-index", "-z", "--stdin", given=asked)
+                found = git(self.root, *ignoring, *where, "check-ignore", "--no-index", "-z", "--stdin", given=asked)
                 if found is not None:
                     return {path for path in found.split("\0") if path}
         raise Invalid(IGNORE_FILE, "is read by Git, which must be installed")
@@ -140,18 +137,6 @@ class Folder:
         if os.path.realpath(self.root / path) != str(self.root / path):
             return "is behind a link"
         return "too large" if found.st_size > MAX_BYTES else None
-
-
-def _git(folder: Path, *arguments: str, given: bytes = b"") -> str | None:
-    """Runs Git and returns its output; None if it is not there, or the folder is no repository."""
-    try:
-        done = subprocess.run(  # noqa: S603 - the program is fixed
-            [*_GIT, "-C", str(folder), *arguments], input=given, capture_output=True, check=False, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    no_match = done.returncode == 1 and "check-ignore" in arguments
-    return done.stdout.decode(errors="surrogateescape") if done.returncode == 0 or no_match else None
 
 
 def _text(data: bytes) -> str | None:

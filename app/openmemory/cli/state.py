@@ -53,10 +53,12 @@ async def save(
         raise SetupError("one of --state and --file is needed")
     if file is not None:
         value = read_stdin() if file == "-" else text_of(file)
+    where = project.here(namespace)
+    head = project.described(".").get("head") if where == project.here(None) else None
     body = {
-        "user_id": user, "app": app, "namespace": project.here(namespace),
+        "user_id": user, "app": app, "namespace": where,
         "reason": reason, "state": json_of(value, "--state" if file is None else "--file"),
-        "expected_revision": revision,
+        "expected_revision": revision, "commit": head,
     }  # fmt: skip
     saved = await client.call("POST", f"{_PATH}/checkpoint", body=body)
     size = f"{saved['size']:,} of {saved['limit']:,} characters"

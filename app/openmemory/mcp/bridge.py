@@ -13,10 +13,12 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeGuard
-from urllib.parse import quote, urlsplit
+from typing import Any, BinaryIO, Protocol, TypeGuard
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
@@ -52,6 +54,32 @@ FAREWELL = 10.0
 
 Message = dict[str, Any]
 
+PACKS = {"mem_get_context", "mem_explain"}
+"""Tools that leave out memories of commits that are not in the history of the checkout."""
+
+COMPARED = 60.0
+"""Seconds after which commits are compared again with the same checkout, because there may be new ones."""
+
+
+class GitCheckout(Protocol):
+    """The Git repository of the folder in which the bridge was started."""
+
+    def head(self) -> str | None:
+        """The commit that is checked out."""
+
+    def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Which of these commits are in the history of `head`, and which are not."""
+
+
+@dataclass(slots=True)
+class HereProject:
+    """The project of the folder in which the bridge was started."""
+
+    namespace: str
+    checkout: GitCheckout
+    compared: tuple[str | None, float] = (None, 0.0)
+    """The last commit with which the commits of memories were compared, and when."""
+
 
 async def bridge(
     url: str,
@@ -62,7 +90,7 @@ async def bridge(
     user: str | None = None,
     own: bool = True,
     toolsets: str | None = None,
-    project: str | None = None,
+    project: HereProject | None = None,
 ) -> None:
     """Forwards messages until standard input ends; pending calls are still answered.
 
@@ -70,7 +98,7 @@ async def bridge(
     folder: when nobody listens at the address any more, the folder names the address of its successor. Only the
     protocol is written to standard output.
 
-    `project`: the namespace that the tools for projects mean if a call names none.
+    `project`: what the tools for projects mean if a call names no project.
 
     Without a `user` it is the one that the service means, and without either the app has the client's own name.
     """
@@ -83,7 +111,7 @@ async def bridge(
     if toolsets is not None:
         headers["X-MCP-Toolsets"] = toolsets
     if project is not None:
-        headers["X-MCP-Project"] = quote(project, safe="")
+        headers["X-MCP-Project"] = quote(project.namespace, safe="")
     if key:
         headers["Authorization"] = f"Bearer {key}"
     timeout = httpx.Timeout(ANSWER, connect=5)
@@ -94,20 +122,32 @@ async def bridge(
             # A proxy from the environment may lead to another machine, but never to this one.
             here = own or is_loopback(urlsplit(url).hostname or "")
             async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=not here) as http:
-                carrier = _Bridge(http, url, path, settings if own else None, out)
+                carrier = _Bridge(http, url, path, settings if own else None, out, app=client, project=project)
                 await carrier.run(_lines(sys.stdin.fileno()))
     except* BrokenPipeError:
         pass  # nobody reads the answers any more
 
 
 class _Bridge:
-    def __init__(self, http: httpx.AsyncClient, url: str, path: str, own: Settings | None, out: BinaryIO) -> None:
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        url: str,
+        path: str,
+        own: Settings | None,
+        out: BinaryIO,
+        *,
+        app: str | None,
+        project: HereProject | None,
+    ) -> None:
         """`path` ends with a slash until the service has said which user it means."""
         self._http = http
         self._url = url
         self._path = path
         self._own = own
         self._out = out
+        self._app = app
+        self._project = project
         self._version: str | None = None
         self._session: dict[str, str] = {}
         self._under_way: dict[str | int, asyncio.Task[None]] = {}
@@ -162,7 +202,13 @@ class _Bridge:
         answers = "method" not in message and ("result" in message or "error" in message)
         id_ = message.get("id") if "method" in message else None
         id_ = id_ if _is_id(id_) else None
-        body = await self._answer(line, self._headers(message))
+        headers = self._headers(message)
+        if message.get("method") == "tools/call" and (head := self._head()):
+            headers["X-MCP-Head"] = head
+            params = message.get("params")
+            if isinstance(params, dict) and params.get("name") in PACKS:
+                await self._compare(head)
+        body = await self._answer(line, headers)
         if notifies or body is None:
             return
         if isinstance(body, dict) and "jsonrpc" in body:
@@ -171,6 +217,34 @@ class _Bridge:
             self._write(body if body.get("id") is not None else body | {"id": id_})
         elif isinstance(body, str) and not answers:
             self._fail(id_, CONNECTION_CLOSED, body)
+
+    def _head(self) -> str | None:
+        return None if self._project is None else self._project.checkout.head()
+
+    async def _compare(self, head: str) -> None:
+        """Compares the commits of the project's memories with the checkout, which the service cannot. A failure is told
+        by the pack itself, which notes that commits were not compared."""
+        project, clock = self._project, asyncio.get_running_loop().time
+        assert project is not None
+        before, when = project.compared
+        if before == head and clock() - when < COMPARED:
+            return
+        place = {"namespace": project.namespace, "head": head} | ({"app": self._app} if self._app else {})
+        _, named, user = self._path.partition("/http/")
+        if named and user:
+            place["user_id"] = unquote(user)
+        with suppress(httpx.HTTPError):
+            known = _json(await self._http.get(f"{self._url}/api/v1/anchors", params=place))
+            if not isinstance(known, dict) or "anchors" not in known:
+                return
+            unknown = [one["commit"] for one in known["anchors"] if one["reachable"] is None]
+            if unknown:
+                reachable, orphaned = await asyncio.to_thread(project.checkout.compare, head, unknown)
+                said = {"reachable": reachable, "orphaned": orphaned}
+                answer = await self._http.post(f"{self._url}/api/v1/anchors", json=place | said)
+                if not answer.is_success:
+                    return
+            project.compared = head, clock()
 
     async def _carry_batch(self, messages: list[Any], line: bytes) -> None:
         """Forwards an array of messages, whose answers come in one array."""

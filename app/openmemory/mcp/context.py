@@ -36,6 +36,10 @@ class ProjectArguments(Arguments):
         names = [self.repo or offer.project, self.workspace if self.workspace != "default" else None]
         return "/".join(name for name in names if name) or "default"
 
+    def head(self, offer: Offer) -> str | None:
+        """The commit that is checked out, if the project of the client is meant."""
+        return offer.head if self.repo in (None, offer.project) else None
+
 
 class InitialArguments(ProjectArguments):
     pass
@@ -46,6 +50,7 @@ class ContextArguments(ProjectArguments):
     budget: int = Field(BUDGET, description="Tokens.")
     cluster: bool = Field(True, description="Show memories that say nearly the same once.")
     detail: Literal["full", "index"] = Field("full", description="index: a line of each item.")
+    include_orphans: bool = Field(False, description="Memories of dropped commits too.")
 
 
 class ExplainArguments(ProjectArguments):
@@ -89,19 +94,22 @@ async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answ
 async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answer:
     given = call.arguments
     namespace = given.namespace(call.offer)
-    query = ContextQuery(given.query, namespace, given.budget, None, given.detail, given.cluster)
+    query = ContextQuery(
+        given.query, namespace, given.budget, None, given.detail, given.cluster,
+        head=given.head(call.offer), orphans=given.include_orphans,
+    )  # fmt: skip
     pack = await services.context.pack(call.caller, query)
     lines = [pack.text] if pack.text else ["Nothing that you may read fits."]
-    return Answer(lines, _packed(pack, given), pack.note)
+    return Answer(lines, _packed(pack, given, given.head(call.offer)), pack.note)
 
 
-def _packed(pack: ContextPack, given: ProjectArguments) -> dict[str, Any]:
+def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dict[str, Any]:
     """A pack in the fields of Mempack."""
     links = [{"from": str(link.from_id), "rel": link.rel, "to": str(link.to_id)} for link in pack.links]
     return {
         "version": "1.0",
         "tool": "mem_get_context",
-        "repo": {"repo_id": pack.namespace},
+        "repo": {"repo_id": pack.namespace, "head": head or ""},
         "workspace": given.workspace or "default",
         "search_meta": {"query": pack.query, "clusters_formed": sum(bool(one.cluster_ids) for one in pack.memories)},
         "state": pack.state or {},
@@ -110,7 +118,8 @@ def _packed(pack: ContextPack, given: ProjectArguments) -> dict[str, Any]:
         "top_memories": [
             {
                 "id": str(one.id), "thread_id": one.thread_id, "title": one.text, "app_name": one.app_name,
-                "created_at": one.created_at.isoformat(), "is_cluster": bool(one.cluster_ids),
+                "anchor_commit": one.commit or "", "created_at": one.created_at.isoformat(),
+                "is_cluster": bool(one.cluster_ids),
                 "cluster_size": 1 + len(one.cluster_ids), "cluster_ids": [str(id_) for id_ in one.cluster_ids],
                 "overruled": one.overruled,
                 "links": [link for link in links if str(one.id) in (link["from"], link["to"])],
@@ -141,7 +150,9 @@ def _packed(pack: ContextPack, given: ProjectArguments) -> dict[str, Any]:
 
 async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answer:
     given = call.arguments
-    query = ContextQuery(given.query, given.namespace(call.offer), given.budget, explain=True)
+    query = ContextQuery(
+        given.query, given.namespace(call.offer), given.budget, explain=True, head=given.head(call.offer)
+    )
     pack = await services.context.pack(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
     rows: list[dict[str, Any]] = [
@@ -177,7 +188,9 @@ async def _usage(services: Services, call: ToolCall[UsageArguments]) -> Answer:
 async def _checkpoint(services: Services, call: ToolCall[CheckpointArguments]) -> Answer:
     given = call.arguments
     namespace = given.namespace(call.offer)
-    new = NewCheckpoint(given.state_json, given.reason, namespace, given.thread, given.expected_revision)
+    new = NewCheckpoint(
+        given.state_json, given.reason, namespace, given.thread, given.expected_revision, given.head(call.offer)
+    )
     saved = await services.states.checkpoint(call.caller, new)
     data = {
         "state_id": str(saved.id), "workspace": given.workspace or "default", "reason": given.reason,

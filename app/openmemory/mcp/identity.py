@@ -16,6 +16,7 @@ from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal
 from openmemory.identity.request import RequestContext
 from openmemory.memories import validation
+from openmemory.projects.anchors import commit
 from openmemory.sessions.storage import SessionNames
 
 _KEY = "openmemory.identity"
@@ -48,6 +49,8 @@ class Offer:
     legacy: bool = False
     project: str | None = None
     """The namespace that the tools for projects mean if a call names none."""
+    head: str | None = None
+    """The commit that is checked out where the client works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,8 @@ def names_of(request: Request, limits: LimitSettings) -> SessionNames:
 
 
 def offer_of(request: Request, settings: McpSettings) -> Offer:
-    """Returns what `format`, `toolsets` and `project` ask for, in the query, in the headers `X-MCP-Format`,
-    `X-MCP-Toolsets` and `X-MCP-Project`, or in the settings. The header of a project is percent-encoded.
+    """Returns what `format`, `toolsets`, `project` and `head` ask for, in the query, in the headers `X-MCP-Format`,
+    `X-MCP-Toolsets`, `X-MCP-Project` and `X-MCP-Head`, or in the settings. The header of a project is percent-encoded.
 
     Raises:
         Invalid: a value is unknown.
@@ -101,7 +104,8 @@ def offer_of(request: Request, settings: McpSettings) -> Offer:
         raise Invalid("toolsets", f"has no toolset {min(unknown)[:80]!r}; known is {known}")
     legacy = bool(request.path_params) and asked is None
     project = request.query_params.get("project") or unquote(request.headers.get("x-mcp-project", "")) or None
-    return Offer(answer_format(chosen), frozenset(toolsets), legacy, project)
+    head = request.query_params.get("head") or request.headers.get("x-mcp-head") or None
+    return Offer(answer_format(chosen), frozenset(toolsets), legacy, project, head and commit(head, "head"))
 
 
 def answer_format(value: Any) -> AnswerFormat:

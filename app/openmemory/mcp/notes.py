@@ -15,6 +15,7 @@ from openmemory.mcp.context import ProjectArguments
 from openmemory.mcp.tool import Answer, Arguments, Reference, Strings, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.projects.anchors import COMMIT
 from openmemory.services import Services
 
 
@@ -52,6 +53,8 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
     given = call.arguments
     text = given.title if not given.summary else f"{given.title}\n{given.summary}"
     metadata = {name: found for name in ("tags", "entities") if (found := getattr(given, name))}
+    head = given.head(call.offer)
+    metadata |= {COMMIT: head} if head else {}
     new = MemoryCreate(
         text, namespace=given.namespace(call.offer), thread_id=given.thread, kind="note", metadata=metadata
     )
@@ -59,7 +62,8 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
     [short] = (await services.short_ids.shortened(call.caller, [row.id])).values()
     data = {
         "id": str(row.id), "thread_id": given.thread or "", "thread_used": given.thread or "",
-        "thread_defaulted": given.thread is None, "title": given.title, "created_at": row.created_at.isoformat(),
+        "thread_defaulted": given.thread is None, "title": given.title,
+        "anchor_commit": head or "", "created_at": row.created_at.isoformat(),
         "event": row.event.value,
     }  # fmt: skip
     return Answer([f"{row.event.value} {short}"], data)

@@ -140,6 +140,11 @@ class Memory(Base):
             "idx_memory_project", "user_id", "namespace", "kind", "key",
             postgresql_where=text("state = 'active' AND kind IN ('state', 'keyed')"),
         ),
+        # Memories that belong to a commit.
+        Index(
+            "idx_memory_anchored", "user_id", "namespace", text("(metadata ->> 'commit')"),
+            postgresql_where=text("state = 'active' AND metadata ->> 'commit' IS NOT NULL"),
+        ),
         # Keys of texts that are key-value facts. Most texts are not: for these, only the first word is checked.
         Index(
             "idx_memory_key_values", "app_id", text("key_value_keys(content)"),

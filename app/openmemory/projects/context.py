@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
 from sqlalchemy import text
 
 from openmemory.config.settings import LimitSettings
-from openmemory.database.engine import Database
+from openmemory.database.engine import Database, Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
 from openmemory.memories.service import Memories
 from openmemory.projects import links
+from openmemory.projects.anchors import anchor, commit, compared
 from openmemory.projects.packing import ContextPack, Material, pack
 from openmemory.projects.states import ProjectStates
 from openmemory.projects.usage import ReadCounts
@@ -31,6 +32,9 @@ BUDGET, MAX_BUDGET = 2_500, 10_000
 
 MEMORIES, PASSAGES = 10, 4
 """The number of memories and passages that are looked for."""
+
+_MORE = 20
+"""The number of memories that are looked for beside `MEMORIES` where some are orphans."""
 
 ALIKE = 0.75
 """The cosine from which two memories say nearly the same."""
@@ -47,7 +51,9 @@ _VECTORS = text(
 class ContextQuery:
     """A request for a pack. `about`: a memory from which to start, in place of a question or beside it.
 
-    `clusters`: memories that say nearly the same are shown once. `detail`: `index` shows a line of each item.
+    `clusters`: memories that say nearly the same are shown once. `detail`: `index` shows a line of each item. `head`:
+    the commit that is checked out; by default the one with which the project is registered. `orphans`: memories whose
+    commit is not in its history are shown too.
     """
 
     query: str | None = None
@@ -57,6 +63,16 @@ class ContextQuery:
     detail: Literal["full", "index"] = "full"
     clusters: bool = True
     explain: bool = False
+    head: str | None = None
+    orphans: bool = False
+
+
+class _History(NamedTuple):
+    """The commits of memories, the memories whose commit is not in the history, and a note."""
+
+    commits: Mapping[UUID, str]
+    orphans: Set[UUID]
+    note: str | None
 
 
 class ContextPacks:
@@ -95,7 +111,8 @@ class ContextPacks:
         """
         caller.may_read()
         validation.between(asked.budget, "budget", 0, MAX_BUDGET)
-        asked = replace(asked, namespace=validation.name(asked.namespace, "namespace", self._limits))
+        head = None if asked.head is None else commit(asked.head, "head")
+        asked = replace(asked, namespace=validation.name(asked.namespace, "namespace", self._limits), head=head)
         about = None if asked.about is None else await self._memories.get(caller, asked.about)
         question = asked.query or (about and about.content[: self._limits.query])
         if question is None:
@@ -107,26 +124,42 @@ class ContextPacks:
             self._search.passages(caller, replace(wanted, limit=PASSAGES)),
             self._states.find(caller, asked.namespace),
         )
-        results = found.results
-        if about is not None:
-            results = sorted(results, key=lambda one: one.id != about.id)  # the others keep their order
-        ids = [one.id for one in results]
         async with self._database.statement() as tx:
+            history = await self._history(tx, caller, asked, found.results)
+            if history.orphans:
+                # Others take their places.
+                found = await self._search.search(caller, replace(wanted, limit=MEMORIES + _MORE))
+                history = await self._history(tx, caller, asked, found.results)
+            results = [one for one in found.results if one.id not in history.orphans][:MEMORIES]
+            orphans = [one for one in found.results if one.id in history.orphans]
+            if about is not None:
+                results = sorted(results, key=lambda one: one.id != about.id)  # the others keep their order
+            ids = [one.id for one in results]
             trail = await links.trail(tx, caller, ids)
             vectors = dict[UUID, bytes]()
             if asked.clusters:
                 rows = await tx.execute(_VECTORS, {"model": self._spaces.serving.model, "ids": ids})
                 vectors = {row.id: row.vector for row in rows}
         dimension = await self._spaces.serving.dimension() if vectors else 0
-        notes = [note for note in (found.note, None if state is None else state.note) if note]
+        notes = [note for note in (found.note, None if state is None else state.note, history.note) if note]
         material = Material(
             asked.namespace, question, state, results, passages.results, _clusters(results, vectors, dimension),
-            trail, "; ".join(notes) or None,
+            trail, orphans, history.commits, "; ".join(notes) or None,
         )  # fmt: skip
         # In a thread, because tokens are counted.
         made = await asyncio.to_thread(self._packed, material, asked)
         await self._counts.count(caller, made)
         return made
+
+    async def _history(self, tx: Tx, caller: Caller, asked: ContextQuery, results: Sequence[SearchResult]) -> _History:
+        """The commits of the memories of the project, and which memories are orphans."""
+        mine = (one for one in results if one.namespace == asked.namespace)
+        commits = {one.id: found for one in mine if (found := anchor(one.metadata))}
+        known = await compared(tx, caller, asked.namespace, asked.head, sorted(set(commits.values())))
+        orphans = set[UUID]() if asked.orphans else {id_ for id_, one in commits.items() if known.get(one) is False}
+        new = sum(one not in known and one != asked.head for one in commits.values())
+        note = f"{new} of the memories belong to commits that no client has compared with the checkout."
+        return _History(commits, orphans, note if new and asked.head else None)
 
     def _packed(self, material: Material, asked: ContextQuery) -> ContextPack:
         index = asked.detail == "index"

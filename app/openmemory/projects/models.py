@@ -1,4 +1,4 @@
-"""The tables of projects, of links between memories, and of what context packs gave."""
+"""The tables of projects, of links between memories, of anchors, and of what context packs gave."""
 
 from __future__ import annotations
 
@@ -54,6 +54,22 @@ class Project(Base):
     updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
     expires_at: Mapped[datetime | None]
     valid_until: Mapped[datetime | None]
+
+
+class Anchor(Base):
+    """A commit that memories belong to, compared with the commit of a checkout: `head`.
+
+    `reachable`: it is in the history of the checkout.
+    """
+
+    __tablename__ = "anchors"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    namespace: Mapped[str] = mapped_column(primary_key=True)
+    head: Mapped[str] = mapped_column(primary_key=True)
+    commit: Mapped[str] = mapped_column(primary_key=True)
+    reachable: Mapped[bool]
+    checked_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
 
 class ReadUsage(Base):

@@ -72,6 +72,9 @@ class PackedMemory:
     cluster_ids: Annotated[list[UUID], Field(description="Memories that say nearly the same, which were left out.")]
     overruled: Annotated[bool, Field(description="The state gives one of its keys another value.")]
     truncated: bool
+    commit: Annotated[
+        str | None, Field(exclude_if=is_none, description="The commit that it belongs to (`metadata.commit`).")
+    ] = None
 
 
 @dataclass(slots=True)
@@ -168,7 +171,8 @@ class ContextPack:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The input of a pack. `clusters` maps a memory to the other memories that say nearly the same."""
+    """The input of a pack. `clusters` maps a memory to the other memories that say nearly the same. `orphans`: the
+    memories that stay out because their commit is not in the history of the checkout. `commits`: those of memories."""
 
     namespace: str
     query: str
@@ -177,6 +181,8 @@ class Material:
     passages: Sequence[PassageResult] = ()
     clusters: Mapping[UUID, Sequence[UUID]] = field(default_factory=dict)
     links: Sequence[tuple[UUID, str, UUID]] = ()
+    orphans: Sequence[SearchResult] = ()
+    commits: Mapping[UUID, str] = field(default_factory=dict)
     note: str | None = None
 
 
@@ -232,7 +238,7 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
     dropped, decisions = list[DroppedItem](), list[ItemDecision]()
     memories, conflicts = _memories(material, state, dropped, index=index)
     passages = _passages(material, dropped, index=index)
-    candidates = sum(tokens.count(one.memory) for one in material.memories)
+    candidates = sum(tokens.count(one.memory) for one in (*material.memories, *material.orphans))
     candidates += sum(tokens.count(one.content) for one in material.passages)
     candidates += 0 if material.state is None or state is None else tokens.count(_json(state))
 
@@ -335,7 +341,7 @@ def _memories(
         line = f"[{_short(one.id)}] {one.created_at:%Y-%m-%d} {_name(one.app_name)}: {shown}{told}"
         value = PackedMemory(
             one.id, shown, one.score, one.app_name, one.namespace, one.thread_id, one.kind, one.created_at,
-            one.valid_until, cluster, bool(against), shown != said,
+            one.valid_until, cluster, bool(against), shown != said, material.commits.get(one.id),
         )  # fmt: skip
         items.append(
             _Item(
@@ -343,6 +349,10 @@ def _memories(
                 tokens.count(line),
             )
         )  # fmt: skip
+    for one in material.orphans:
+        title = "(withheld)" if LABEL in one.labels else _title(one.memory)
+        why = "its commit is not in the history"
+        dropped.append(DroppedItem(PackedKind.MEMORY, str(one.id), title, tokens.count(one.memory), why))
     return items, conflicts
 
 

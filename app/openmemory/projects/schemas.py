@@ -15,13 +15,18 @@ from openmemory.serialization.omission import is_none
 
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
-    """A state to save, and why. `expected_revision`: the revision that it replaces; 0: there must be none."""
+    """A state to save, and why.
+
+    `expected_revision`: the revision that it replaces; 0: there must be none. `commit`: the one that is checked out, to
+    which the reason belongs.
+    """
 
     state: dict[str, Any]
     reason: str
     namespace: str = "default"
     thread_id: str | None = None
     expected_revision: int | None = None
+    commit: str | None = None
 
 
 @dataclass(slots=True)
@@ -240,3 +245,33 @@ class ReadReport:
 
     total: TokensGiven
     days: list[DayOfReads]
+
+
+@dataclass(slots=True)
+class CommitAnchor:
+    """A commit that memories belong to."""
+
+    commit: str
+    memories: Annotated[int, Field(description="The number of memories that name it as `metadata.commit`.")]
+    reachable: Annotated[
+        bool | None, Field(description="It is in the history of `head`; null: no client has compared them.")
+    ]
+
+
+@dataclass(slots=True)
+class AnchorList:
+    """The commits that memories of a project belong to, compared with a checkout."""
+
+    namespace: str
+    head: str
+    anchors: list[CommitAnchor]
+
+
+@dataclass(slots=True)
+class AnchorReport:
+    """The number of commits that were kept."""
+
+    namespace: str
+    head: str
+    reachable: int
+    orphaned: int

@@ -23,7 +23,7 @@ from openmemory.memories import changes, repository, validation
 from openmemory.memories.intake import CHECKPOINT, STATE, Intake
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryRecord
-from openmemory.projects import kept, tokens
+from openmemory.projects import anchors, kept, tokens
 from openmemory.projects.schemas import (
     ChangedLeaf,
     CheckpointSaved,
@@ -73,7 +73,10 @@ class ProjectStates:
     def _checked(self, new: NewCheckpoint) -> tuple[CheckedMemory, CheckedMemory]:
         limits = self._limits
         state = self._intake.json_object(new.state, "state")
-        said = MemoryCreate(new.reason, namespace=new.namespace, thread_id=new.thread_id, kind=CHECKPOINT)
+        belongs = {} if new.commit is None else {anchors.COMMIT: anchors.commit(new.commit, "commit")}
+        said = MemoryCreate(
+            new.reason, namespace=new.namespace, thread_id=new.thread_id, kind=CHECKPOINT, metadata=belongs
+        )
         reason = self._intake.created(said, field="reason")
         content = exact_json.dumps(state).decode()
         validation.part(content, "state", limits.text, "limits.text")

@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 from openmemory.rest import (
     actions,
+    anchors,
     apps,
     audit,
     backup,
@@ -57,6 +58,7 @@ ROUTERS = (
     state.router,
     values.router,
     links.router,
+    anchors.router,
     context.router,
     projects.router,
     files.router,

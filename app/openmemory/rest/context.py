@@ -31,6 +31,12 @@ class ContextBody(BaseModel):
     budget: int = Field(BUDGET, ge=0, le=MAX_BUDGET, description="The largest size of the text in tokens.")
     detail: Literal["full", "index"] = Field("full", description="index: a line of each item, to read by its id.")
     clusters: bool = Field(True, description="Memories that say nearly the same are shown once.")
+    head: str | None = Field(
+        None, description="The commit that is checked out; left out: the one with which the project is registered."
+    )
+    include_orphans: bool = Field(
+        False, description="Memories whose `metadata.commit` is not in the history of `head` come too."
+    )
     explain: bool = Field(False, description="Say of each item why it is in the pack or not (`decisions`).")
 
 
@@ -61,8 +67,9 @@ async def context(
     if wanted.about is not None:
         [about] = await services.short_ids.resolved(caller, [wanted.about], "about")
     query = ContextQuery(
-        wanted.query, wanted.namespace, wanted.budget, about, wanted.detail, wanted.clusters, wanted.explain
-    )
+        wanted.query, wanted.namespace, wanted.budget, about, wanted.detail, wanted.clusters, wanted.explain,
+        wanted.head, wanted.include_orphans,
+    )  # fmt: skip
     return await services.context.pack(caller, query)
 
 

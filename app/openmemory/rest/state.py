@@ -31,6 +31,9 @@ class CheckpointBody(BaseModel):
     expected_revision: int | None = Field(
         default=None, description="409 unless the state has this revision; 0: unless there is none; left out: any."
     )
+    commit: str | None = Field(
+        default=None, description="The commit that is checked out, to which the reason belongs.", examples=["a" * 40]
+    )
 
 
 _SAVED: dict[str, Any] = {
@@ -55,7 +58,7 @@ async def save_state(
     kind `checkpoint`. With `expected_revision`, two who save at the same time cannot overwrite each other.
     """
     caller = await asking.as_app(new.user_id, new.app)
-    checkpoint = NewCheckpoint(new.state, new.reason, new.namespace, new.thread_id, new.expected_revision)
+    checkpoint = NewCheckpoint(new.state, new.reason, new.namespace, new.thread_id, new.expected_revision, new.commit)
     return await services.states.checkpoint(caller, checkpoint)
 
 

@@ -177,6 +177,15 @@ async def test_what_a_memory_superseded_takes_its_index(many, plans: list[str]):
     assert_no_scan(plans)
 
 
+async def test_the_commits_of_memories_are_found_by_their_index(many):
+    services, owner, app = many
+    for caller in (owner, app):
+        with heard(services) as said:
+            assert (await services.anchors.list(caller, "default", "a" * 40)).anchors == []
+        [asked] = [statement for statement in said if "'commit'" in statement]
+        assert "idx_memory_anchored" in await generic_plan(services, asked)
+
+
 async def test_counting_reads_no_row(many, plans: list[str]):
     services, owner, _ = many
     await services.stats.profile(owner)

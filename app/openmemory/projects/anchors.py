@@ -1,0 +1,167 @@
+"""The use cases of anchors: the commits that memories belong to, and whether they are in the history of a checkout.
+
+The service runs no Git. A client asks for the commits, compares them with its checkout, and reports the result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Text, exc, func, literal_column, select, text
+
+from openmemory.access.apps import refuse_paused
+from openmemory.access.rate_limits import RateLimiter
+from openmemory.access.readable import readable_by
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import AuditAction
+from openmemory.config.settings import LimitSettings
+from openmemory.database.engine import Database, Tx, violated
+from openmemory.database.retry import retry_on_conflict
+from openmemory.errors import Invalid, NotFound
+from openmemory.identity.caller import Caller
+from openmemory.memories import validation
+from openmemory.memories.models import IS_ACTIVE, Memory
+from openmemory.projects.schemas import AnchorList, AnchorReport, CommitAnchor
+
+COMMIT = "commit"
+"""The field of a memory's metadata that names its commit."""
+
+MAX_COMMITS = 5_000
+"""The number of commits that a list shows and a report may hold."""
+
+_HEADS = 8
+"""The checkouts of a project that are remembered, the last ones."""
+
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+# Constants, so that the partial index matches with every plan.
+_COMMIT: Any = literal_column("(memories.metadata ->> 'commit')", Text)
+_ANCHORED = IS_ACTIVE & _COMMIT.is_not(None) & _COMMIT.op("~")(literal_column(f"'^{_HASH.pattern}$'", Text))
+
+_KEEP = text(
+    """
+    INSERT INTO anchors (user_id, namespace, head, commit, reachable)
+    SELECT :user, :namespace, :head, commit, reachable
+    FROM unnest(CAST(:commits AS text[]), CAST(:reachable AS boolean[])) AS t(commit, reachable)
+    ON CONFLICT (user_id, namespace, head, commit)
+    DO UPDATE SET reachable = excluded.reachable, checked_at = now()
+    """
+)
+_FORGET = text(
+    """
+    DELETE FROM anchors WHERE user_id = :user AND namespace = :namespace AND head NOT IN (
+        SELECT head FROM anchors WHERE user_id = :user AND namespace = :namespace
+        GROUP BY head ORDER BY max(checked_at) DESC, head LIMIT :heads)
+    """
+)
+_COMPARED = text(
+    """
+    SELECT commit, reachable FROM anchors
+    WHERE user_id = :user AND namespace = :namespace AND commit = ANY(:commits) AND head = coalesce(
+        :head, (SELECT head FROM projects WHERE user_id = :user AND namespace = :namespace))
+    """
+)
+
+
+class Anchors:
+    """Lists the commits of a project's memories, and keeps what a client found out about them."""
+
+    def __init__(self, database: Database, *, limits: LimitSettings, rates: RateLimiter) -> None:
+        self._database = database
+        self._limits = limits
+        self._rates = rates
+
+    async def list(self, caller: Caller, namespace: str, head: str) -> AnchorList:
+        """The commits of the memories that the caller may read, and whether they are in the history of `head`.
+
+        Raises:
+            Invalid: the namespace or the head is invalid.
+        """
+        caller.may_read()
+        namespace = validation.name(namespace, "namespace", self._limits)
+        head = commit(head, "head")
+        await self._rates.search(caller)
+        async with self._database.transaction() as tx:
+            commits = await _commits(tx, caller, namespace)
+            found = await compared(tx, caller, namespace, head, list(commits))
+            await audit_log.record(tx, caller, AuditAction.PROJECT_ANCHORS, detail={"commits": len(commits)})
+        anchors = [CommitAnchor(one, number, found.get(one)) for one, number in commits.items()]
+        return AnchorList(namespace, head, anchors)
+
+    async def report(
+        self, caller: Caller, namespace: str, head: str, *, reachable: Sequence[str], orphaned: Sequence[str]
+    ) -> AnchorReport:
+        """Keep which commits are in the history of `head`, and which are not.
+
+        A commit to which no memory belongs that the caller may read is left out.
+
+        Raises:
+            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Invalid: the namespace or a commit is invalid.
+        """
+        namespace = validation.name(namespace, "namespace", self._limits)
+        head = commit(head, "head")
+        said = {commit(one, "reachable"): True for one in reachable}
+        said |= {commit(one, "orphaned"): False for one in orphaned}
+        if len(said) > MAX_COMMITS:
+            raise Invalid("reachable", f"and orphaned must be at most {MAX_COMMITS:,} commits together")
+        caller.may_write(namespace)
+        caller.may_read()
+        await self._rates.save(caller, 1)
+        return await self._report(caller, namespace, head, said)
+
+    @retry_on_conflict
+    async def _report(self, caller: Caller, namespace: str, head: str, said: Mapping[str, bool]) -> AnchorReport:
+        async with self._database.transaction() as tx:
+            await refuse_paused(tx, {caller.app_id}, "report commits")
+            commits = await _commits(tx, caller, namespace)
+            kept = {one: said[one] for one in sorted(said) if one in commits}
+            place = {"user": caller.user_id, "namespace": namespace}
+            values = {"head": head, "commits": list(kept), "reachable": list(kept.values())}
+            try:
+                await tx.execute(_KEEP, place | values)
+            except exc.IntegrityError as error:
+                if violated(error).startswith("fk_"):
+                    raise NotFound("The user was erased a moment ago.", code="user_not_found") from error
+                raise
+            await tx.execute(_FORGET, place | {"heads": _HEADS})
+            detail = {"reachable": sum(kept.values()), "orphaned": len(kept) - sum(kept.values())}
+            await audit_log.record(tx, caller, AuditAction.PROJECT_ANCHORS, detail=detail)
+        return AnchorReport(namespace, head, **detail)
+
+
+def commit(value: str, name: str) -> str:
+    """A full hash of a commit, in lower case.
+
+    Raises:
+        Invalid: it is none.
+    """
+    if _HASH.fullmatch(value.lower()) is None:
+        raise Invalid(name, "must be a whole commit hash of 40 or 64 hexadecimal digits")
+    return value.lower()
+
+
+def anchor(metadata: Mapping[str, Any]) -> str | None:
+    """The commit that a memory belongs to, if its metadata names one."""
+    value = metadata.get(COMMIT)
+    return value if isinstance(value, str) and _HASH.fullmatch(value) else None
+
+
+async def compared(tx: Tx, caller: Caller, namespace: str, head: str | None, commits: Sequence[str]) -> dict[str, bool]:
+    """Which of these commits are in the history of `head`: by default the head with which the project is registered.
+
+    Commits that nobody has compared with it are missing.
+    """
+    asked = {"user": caller.user_id, "namespace": namespace, "head": head, "commits": list(commits)}
+    rows = (await tx.execute(_COMPARED, asked)).all() if commits else []
+    return {row.commit: row.reachable for row in rows}
+
+
+async def _commits(tx: Tx, caller: Caller, namespace: str) -> dict[str, int]:
+    """The commits to which memories belong that the caller may read, and the number of these."""
+    which = _ANCHORED & (Memory.namespace == namespace)
+    counted = select(_COMMIT, func.count()).where(which, readable_by(caller, Memory)).group_by(_COMMIT)
+    rows = await tx.execute(counted.order_by(_COMMIT).limit(MAX_COMMITS), caller.parameters)
+    return {row[0]: row[1] for row in rows}
