@@ -101,3 +101,11 @@ def test_the_life_of_a_project(om: Run, user: str, tmp_path: Path) -> None:
     assert run("projects", "list").split("\t")[:2] == ["acme/shop", "The shop"]
     assert run("projects", "delete", "acme/shop", "--yes") == "3 memories and 0 passages deleted."
     assert "has no state" in run("state", "show", *here, code=1)
+    assert run("projects", "rename", "acme/shop", "acme/tea") == "acme/tea has 4 memories and 0 passages."
+    here = ("--namespace", "acme/tea")
+    run("values", "set", "team", "lead/now", "Ada", *here)
+    run("values", "set", "team", "lead/now", "Eve", "--namespace", "old")
+    merged = run("projects", "merge", "old", "acme/tea", "--yes")
+    assert merged == "1 memories and 0 passages moved to acme/tea.\n1 older values archived"
+    assert run("values", "get", "team", "lead/now", *here) == "Eve"
+    assert "Project not found" in run("projects", "merge", "old", "acme/tea", "--yes", code=1)

@@ -82,3 +82,113 @@ async def test_bad_input_is_refused(client, new_user, fields, field):
     answer = await client.post(PATH, json={"user_id": new_user, "namespace": "shop"} | fields)
     assert answer.status_code == 422
     assert answer.json()["detail"].startswith(field)
+
+
+@pytest.fixture
+def move(client: httpx.AsyncClient, new_user: str) -> Any:
+    async def ask(namespace: str, to: str, status: int = 200, **fields: Any) -> Any:
+        body = {"user_id": new_user, "namespace": namespace, "to": to} | fields
+        answer = await client.post(f"{PATH}/actions/move", json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    return ask
+
+
+@pytest.fixture
+def get(client: httpx.AsyncClient, new_user: str) -> Any:
+    async def ask(path: str, **params: Any) -> Any:
+        answer = await client.get(f"/api/v1/{path}", params={"user_id": new_user} | params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return ask
+
+
+async def found(client: httpx.AsyncClient, user: str, namespace: str, **asked: Any) -> list[Any]:
+    body = {"user_id": user, "namespaces": [namespace]} | asked
+    answer = await client.post("/api/v1/memories/search", json=body)
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    return list(body["results"] if asked["corpus"] == "memories" else body["passages"]["results"])
+
+
+async def test_a_project_gets_another_name_with_all_that_is_in_it(client, new_user, project, move, get, services):
+    whose = {"user_id": new_user}
+    await client.post(PATH, json=whose | {"namespace": project, "branch": "main"})
+    rule = whose | {"app": "claude", "effect": "deny", "object_type": "namespace", "object": project}
+    assert (await client.post(GRANTS, json=rule)).is_success
+    made = await client.post("/api/v1/keys", json=whose | {"name": "shop", "namespaces": [project, "other"]})
+    assert made.is_success, made.text
+    moved = await move(project, "tea/shop")
+    assert moved == {
+        "namespace": "tea/shop", "memories": 4, "passages": 2, "repeated": 0, "archived": 0, "files": 0,
+    }  # fmt: skip
+    await services.outbox_delivery.drain()
+    [default, shop] = (await get("projects"))["projects"]
+    assert (default["namespace"], default["memories"]) == ("default", 1)
+    assert (shop["namespace"], shop["name"], shop["branch"]) == ("tea/shop", "tea/shop", "main")
+    assert (shop["memories"], shop["conversations"], shop["files"]) == (4, 1, 1)
+    assert (await get("state", namespace="tea/shop"))["state"] == {"goal": "tea"}
+    for corpus in ("memories", "passages"):
+        asked = {"query": "what does the shop sell? tea", "corpus": corpus}
+        assert await found(client, new_user, "tea/shop", **asked)
+        assert not await found(client, new_user, project, **asked)
+    pack = await client.post("/api/v1/context", json=whose | {"namespace": "tea/shop", "query": "tea", "app": "claude"})
+    assert pack.json()["state"] is None  # the rule has moved too
+    keys = (await get("keys"))["keys"]
+    assert [one["namespaces"] for one in keys if one["name"] == "shop"] == [["tea/shop", "other"]]
+    await move(project, "again", 404)
+
+
+async def test_what_cannot_be_moved_is_refused_and_left_as_it_is(client, new_user, project, move, get, remember):
+    before = await get("projects")
+    await move(project, "default", 409)
+    assert "another name" in (await move(project, project, 422))["detail"]
+    assert "namespace" in (await move(" ", "x", 422))["detail"]
+    await move("nowhere", "x", 404)
+    other = {"user_id": new_user, "app": "cursor", "namespace": "default"}
+    await client.post("/api/v1/threads/t/messages", json=other | {"messages": [{"content": "Hello."}]})
+    before = await get("projects")
+    refused = await move(project, "default", 409, merge=True)
+    assert (refused["error"], "conversation 't'" in refused["detail"]) == ("source_exists", True)
+    assert await get("projects") == before
+    await client.delete("/api/v1/threads/t", params={"user_id": new_user, "namespace": "default"})
+    rule = {"user_id": new_user, "effect": "deny", "app": "claude", "object_type": "namespace", "object": project}
+    assert (await client.post(GRANTS, json=rule)).is_success
+    assert (await move(project, "fresh2", 200))["namespace"] == "fresh2"
+    refused = await move("fresh2", "default", 409, merge=True)
+    assert refused["error"] == "rules_differ"
+    assert (await client.post(GRANTS, json=rule)).is_success
+    assert (await move("fresh2", project, 409))["error"] == "rules_differ"
+
+
+async def test_of_two_projects_the_newer_values_and_files_stay(client, new_user, move, get, remember, services):
+    async def send(method: str, path: str, namespace: str, **fields: Any) -> None:
+        whose = {"user_id": new_user, "app": "cursor", "namespace": namespace}
+        answer = await client.request(method, f"/api/v1/{path}", json=whose | fields)
+        assert answer.is_success, answer.text
+
+    async def value(namespace: str, key: str, value: str) -> None:
+        await send("PUT", "values", namespace, topic="stack", key=key, value=value)
+
+    await value("old", "db", "MySQL")
+    await value("old", "queue", "RabbitMQ")
+    await value("new", "db", "PostgreSQL")
+    await send("POST", "state/checkpoint", "new", state={"a": 1}, reason="x")
+    await value("new", "queue", "none")
+    await value("old", "queue", "outbox")
+    await send("POST", "state/checkpoint", "old", state={"a": 2}, reason="y")
+    for namespace, text in (("new", "# New\n"), ("old", "# Old\n")):
+        await send("POST", "files/batch", namespace, files=[{"path": "a.md", "text": text}])
+        await remember(new_user, "Everyone likes tea.", namespace=namespace, app="cursor")
+    moved = await move("old", "new", merge=True)
+    assert (moved["repeated"], moved["archived"], moved["files"]) == (1, 3, 1)
+    values = (await get("values", namespace="new"))["items"]
+    assert {one["key"]: one["value"] for one in values} == {"db": "PostgreSQL", "queue": "outbox"}
+    assert (await get("state", namespace="new"))["state"] == {"a": 2}
+    await services.outbox_delivery.drain()
+    passages = await found(client, new_user, "new", query="old", corpus="passages")
+    assert [one["content"].strip() for one in passages] == ["# Old"]
+    [shop] = (await get("projects"))["projects"]
+    assert (shop["namespace"], shop["files"]) == ("new", 1)

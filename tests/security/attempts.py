@@ -99,6 +99,7 @@ class Attempts:
             "GET /api/v1/projects": self._of_project("GET", "projects"),
             "POST /api/v1/projects": self._to_project("POST", "projects", lambda: {"name": "The alpaca"}),
             "GET /api/v1/projects/{namespace}": self._project("GET"),
+            "POST /api/v1/projects/actions/move": self._move,
             "DELETE /api/v1/projects/{namespace}": self._project("DELETE"),
             "GET /api/v1/values": self._of_project("GET", "values"),
             "PUT /api/v1/values": self._to_project("PUT", "values", self._value),
@@ -230,8 +231,8 @@ class Attempts:
         }
         # Looking is tried more often than what changes much, or concerns nobody.
         rare = {
-            "tool delete_all_memories", "DELETE /api/v1/projects/{namespace}", "tool sync_vector_store",
-             "POST /api/v1/sync", "GET /api/v1/doctor",
+            "tool delete_all_memories", "DELETE /api/v1/projects/{namespace}", "POST /api/v1/projects/actions/move",
+             "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor",
         }  # fmt: skip
         # What one says is told where another looks.
         often = {
@@ -525,6 +526,11 @@ class Attempts:
             return Attempt(f"{method} project", method, path, named, user=user, app=app, as_app=as_app, writes=writes)
 
         return make
+
+    def _move(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {"user_id": user, "namespace": self._namespace(), "to": self._namespace(), "merge": True}
+        return Attempt("move project", "POST", "/api/v1/projects/actions/move", None, body, user=user, writes=True)
 
     def _to_project(self, method: str, path: str, more: Callable[[], dict[str, Any]]) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:

@@ -88,6 +88,7 @@ class AuditAction(StrEnum):
     PROJECT_LIST = "project.list"
     PROJECT_USAGE = "project.usage"
     PROJECT_ANCHORS = "project.anchors"
+    PROJECT_MOVE = "project.move"
     PROJECT_DELETE = "project.delete"
     SOURCE_LIST = "source.list"
     SOURCE_IMPORT = "source.import"

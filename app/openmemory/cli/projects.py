@@ -1,8 +1,8 @@
-"""`openmemory projects`: registers, lists, shows and deletes projects, which are namespaces."""
+"""`openmemory projects`: registers, lists, shows, moves and deletes projects, which are namespaces."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -12,7 +12,7 @@ from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, AsApp, Namespace, User
 from openmemory.cli.output import CommandAnswer, Table, confirm, plain
 
-projects = typer.Typer(help="Register, list, show and delete projects.", no_args_is_help=True)
+projects = typer.Typer(help="Register, list, show, move and delete projects.", no_args_is_help=True)
 
 _PATH = "/api/v1/projects"
 
@@ -59,6 +59,47 @@ async def show(client: Client, *, user: User = None, app: AsApp = None, namespac
     if found["state_revision"] is not None:
         lines.append(f"state: revision {found['state_revision']}: {plain(found['state_reason'] or '')}")
     return CommandAnswer(found, *lines, f"waiting for vectors: {found['pending']}")
+
+
+@projects.command()
+@connected
+async def rename(
+    client: Client,
+    *,
+    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE")],
+    to: Annotated[str, typer.Argument(metavar="NEW", help="Its new namespace.")],
+    user: User = None,
+) -> CommandAnswer:
+    """Give a project another namespace. Rules, policies and keys of the user that name it move with it."""
+    moved = await _move(client, user, namespace, to)
+    return CommandAnswer(moved, f"{plain(to)} has {moved['memories']} memories and {moved['passages']} passages.")
+
+
+@projects.command()
+@connected
+async def merge(
+    client: Client,
+    *,
+    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE")],
+    into: Annotated[str, typer.Argument(metavar="INTO", help="The project that gets all of it.")],
+    user: User = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> CommandAnswer:
+    """Put all that is in a project into another one. Of two values of one key, the newer one stays."""
+    confirm(f"Put everything in {namespace} into {into}?", yes)
+    moved = await _move(client, user, namespace, into, merge=True)
+    told = f"{moved['memories']} memories and {moved['passages']} passages moved to {plain(into)}."
+    gone = {
+        "repeated": "repeated memories deleted",
+        "archived": "older values archived",
+        "files": "older files removed",
+    }
+    return CommandAnswer(moved, told, *(f"{moved[key]} {what}" for key, what in gone.items() if moved[key]))
+
+
+async def _move(client: Client, user: str | None, namespace: str, to: str, *, merge: bool = False) -> Any:
+    body = {"user_id": user, "namespace": namespace, "to": to, "merge": merge}
+    return await client.call("POST", f"{_PATH}/actions/move", body=body, patient=True)
 
 
 @projects.command()

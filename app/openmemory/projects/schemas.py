@@ -248,6 +248,18 @@ class ReadReport:
 
 
 @dataclass(slots=True)
+class ProjectMoved:
+    """A project under its new name."""
+
+    namespace: str
+    memories: Annotated[int, Field(description="The memories that were moved, in every state.")]
+    passages: int
+    repeated: Annotated[int, Field(description="Memories that were deleted, because the other project has their text.")]
+    archived: Annotated[int, Field(description="States and values that the newer ones of the other project replace.")]
+    files: Annotated[int, Field(description="Files that both had, of which the ones that were read later stay.")]
+
+
+@dataclass(slots=True)
 class CommitAnchor:
     """A commit that memories belong to."""
 

@@ -17,18 +17,20 @@ from openmemory.audit.audit_log import AuditAction
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx, violated
 from openmemory.database.retry import retry_on_conflict
-from openmemory.errors import NotFound
+from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import OutboxEntry
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.models import Memory, State
+from openmemory.projects import moving
 from openmemory.projects.models import Project
 from openmemory.projects.schemas import (
     NewProject,
     ProjectDeleted,
     ProjectList,
+    ProjectMoved,
     ProjectStatus,
     RegisteredProject,
 )
@@ -46,7 +48,7 @@ _FIELDS = ("name", "root", "repo", "head", "branch")
 
 
 class Projects:
-    """Registers, lists and deletes projects."""
+    """Registers, lists, moves and deletes projects."""
 
     def __init__(
         self,
@@ -169,6 +171,35 @@ class Projects:
             await audit_log.record(tx, caller, AuditAction.PROJECT_DELETE, sources.sources, detail=detail)
         self._delivery.wake()
         return ProjectDeleted(namespace, len(ids), len(sources.passages))
+
+    @retry_on_conflict
+    async def move(self, caller: Caller, namespace: str, to: str, *, merge: bool = False) -> ProjectMoved:
+        """Give a project another name, or put all that is in it into another project. Rules that name it move with it.
+
+        Only the user may.
+
+        Raises:
+            ConflictError: the other project exists and `merge` is false, or the two cannot be merged.
+            Forbidden: the caller is an app, or a namespace is not the caller's to write in.
+            Invalid: a name is invalid, or both are the same.
+            NotFound: there is no such project.
+        """
+        caller.must_be_owner("move a project")
+        namespace = validation.name(namespace, "namespace", self._limits)
+        to = validation.name(to, "to", self._limits)
+        if namespace == to:
+            raise Invalid("to", "must be another name")
+        caller.may_write(namespace)
+        caller.may_write(to)
+        async with self._database.long_transaction(moving.SECONDS) as tx:
+            await refuse_if_paused(tx, caller, "move projects")
+            moved = await moving.move(tx, caller, namespace, to, merge=merge)
+            if moved is None:
+                raise no_project()
+            detail = {"memories": moved.memories, "passages": moved.passages, "merge": merge}
+            await audit_log.record(tx, caller, AuditAction.PROJECT_MOVE, detail=detail)
+        self._delivery.wake()
+        return moved
 
 
 def no_project() -> NotFound:

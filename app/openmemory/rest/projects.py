@@ -7,7 +7,14 @@ from typing import Annotated, Any
 from fastapi import Body, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from openmemory.projects.schemas import NewProject, ProjectDeleted, ProjectList, ProjectStatus, RegisteredProject
+from openmemory.projects.schemas import (
+    NewProject,
+    ProjectDeleted,
+    ProjectList,
+    ProjectMoved,
+    ProjectStatus,
+    RegisteredProject,
+)
 from openmemory.rest.caller import AskingApp, BodyUser, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -32,6 +39,17 @@ class ProjectBody(BaseModel):
     branch: str | None = None
 
 
+class MoveBody(BaseModel):
+    """A project, and its new name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: BodyUser = None
+    namespace: str = Field(description="The project.")
+    to: str = Field(description="Its new name, or the project to merge it into.")
+    merge: bool = Field(default=False, description="There may be something in the other project.")
+
+
 _REGISTER: dict[str, Any] = {
     "a project": {
         "value": {
@@ -53,6 +71,25 @@ async def register_project(
     caller = await asking.as_app(new.user_id, new.app)
     given = new.model_dump(exclude={"user_id", "app"})
     return await services.projects.register(caller, NewProject(**given))
+
+
+_MOVE: dict[str, Any] = {
+    "another name": {"value": {"user_id": "alice", "namespace": "shop", "to": "acme/shop", "merge": True}}
+}
+
+
+@router.post("/actions/move", responses=documented(403, 404, 409, 413))
+async def move_project(
+    services: TheServices, asking: TheAsking, wanted: Annotated[MoveBody, Body(openapi_examples=_MOVE)]
+) -> ProjectMoved:
+    """Give a project another name, with the rules, policies and keys of the user that name it.
+
+    With `merge` the other project may exist. Of two states, values of one key or files of one path, the newer one
+    stays. Two conversations, sessions or documents of one name are refused, and so are rules that differ. Nothing is
+    changed then. What may read the other project may read all of it. Only the user may do this.
+    """
+    caller = await asking.as_owner(wanted.user_id)
+    return await services.projects.move(caller, wanted.namespace, wanted.to, merge=wanted.merge)
 
 
 @router.get("", responses=documented(403, 404))
