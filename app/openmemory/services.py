@@ -65,6 +65,7 @@ from openmemory.objects.opening import object_store
 from openmemory.objects.service import Objects
 from openmemory.objects.service_key import service_key
 from openmemory.projects.anchors import Anchors
+from openmemory.projects.bundles import Bundles
 from openmemory.projects.context import ContextPacks
 from openmemory.projects.links import Links
 from openmemory.projects.service import Projects
@@ -158,6 +159,7 @@ class Services:
     context: ContextPacks
     reads: ReadCounts
     anchors: Anchors
+    bundles: Bundles
     projects: Projects
     states: ProjectStates
     values: Values
@@ -333,13 +335,8 @@ async def open_services(
             settings=settings,
         )
         captures = Captures(database, capturing, outbox_delivery, intake=intake, rates=rates, settings=settings)
-        windows = ConversationWindows(database, capturing, intake, settings.limits)
-        adding = Adding(
-            memories,
-            captures,
-            KeyValueMerge(settings.dedup, intake),
-            Duplicates(database, spaces, settings.dedup, intake),
-        )
+        near = Duplicates(database, spaces, settings.dedup, intake)
+        adding = Adding(memories, captures, KeyValueMerge(settings.dedup, intake), near)
         reads = ReadCounts(database, limits=settings.limits, rates=rates)
         states = ProjectStates(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates)
 
@@ -371,7 +368,7 @@ async def open_services(
             adding=adding,
             captures=captures,
             capturing=capturing,
-            windows=windows,
+            windows=ConversationWindows(database, capturing, intake, settings.limits),
             conversations=Conversations(
                 database, outbox_delivery, limits=settings.limits, capture=settings.capture, rates=rates
             ),
@@ -401,6 +398,7 @@ async def open_services(
             ),
             reads=reads,
             anchors=Anchors(database, limits=settings.limits, rates=rates),
+            bundles=Bundles(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
             projects=Projects(database, outbox_delivery, states, intake=intake, limits=settings.limits, rates=rates),
             values=Values(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
             links=Links(database, outbox_delivery, limits=settings.limits, rates=rates),

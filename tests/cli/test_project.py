@@ -109,3 +109,29 @@ def test_the_life_of_a_project(om: Run, user: str, tmp_path: Path) -> None:
     assert merged == "1 memories and 0 passages moved to acme/tea.\n1 older values archived"
     assert run("values", "get", "team", "lead/now", *here) == "Eve"
     assert "Project not found" in run("projects", "merge", "old", "acme/tea", "--yes", code=1)
+
+
+def test_a_project_is_shared_through_a_folder(om: Run, user: str, tmp_path: Path) -> None:
+    def run(*arguments: str, code: int = 0) -> str:
+        told = om(*arguments, "--user", user)
+        assert told.returncode == code, told.stderr
+        return told.stdout.strip() if code == 0 else told.stderr.strip()
+
+    folder = str(tmp_path / "mem-share")
+    mine, theirs = ("--namespace", "mine"), ("--namespace", "theirs")
+    assert "manifest.json" in run("share", "import", "--in", folder, *theirs, code=2)
+    run("values", "set", "team", "lead", "Zoe", *mine)
+    run("state", "save", "It begins.", "--state", '{"port": 6432}', *mine)
+    assert run("share", "export", "--out", folder, *mine) == f"2 memories and 0 links written to {folder}."
+    names = {"README.md", "links.jsonl", "manifest.json", "memories.jsonl", "state.json"}
+    assert {file.name for file in Path(folder).iterdir()} == names
+    before = {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+    run("share", "export", "--out", folder, *mine)
+    assert {file.name: file.read_bytes() for file in Path(folder).iterdir()} == before
+    told = run("share", "import", "--in", folder, "--yes", *theirs)
+    assert told == "2 imported, 0 updated, 0 unchanged, 0 deleted, 0 kept; 0 new links. State saved."
+    told = run("share", "import", "--in", folder, "--yes", "--replace", *theirs)
+    assert told == "0 imported, 0 updated, 2 unchanged, 0 deleted, 0 kept; 0 new links. State unchanged."
+    assert run("values", "get", "team", "lead", *theirs) == "Zoe"
+    (tmp_path / "mem-share" / "memories.jsonl").write_text("{}\nno json\n")
+    assert "memories.jsonl, line 2: must be JSON" in run("share", "import", "--in", folder, "--yes", *theirs, code=2)

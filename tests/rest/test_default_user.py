@@ -57,6 +57,10 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /api/v1/sources": ("/api/v1/sources", None),
     "POST /api/v1/context": ("/api/v1/context", {"query": "coffee"}),
     "GET /api/v1/context/usage": ("/api/v1/context/usage", None),
+    "GET /api/v1/bundles": ("/api/v1/bundles", None),
+    "POST /api/v1/bundles": (
+        "/api/v1/bundles", {"namespace": "default", "bundle": {"manifest": {"source_repo_id": "x"}}},
+    ),
     "GET /api/v1/anchors": (f"/api/v1/anchors?head={'a' * 40}", None),
     "POST /api/v1/anchors": ("/api/v1/anchors", {"head": "a" * 40}),
     "POST /api/v1/state/checkpoint": ("/api/v1/state/checkpoint", {"state": {"a": 1}, "reason": "{fresh}"}),

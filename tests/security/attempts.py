@@ -93,6 +93,8 @@ class Attempts:
             "GET /api/v1/context/usage": self._of_project("GET", "context/usage"),
             "GET /api/v1/anchors": self._of_project("GET", "anchors", lambda: {"head": HEAD}),
             "POST /api/v1/anchors": self._to_project("POST", "anchors", self._anchors),
+            "GET /api/v1/bundles": self._of_project("GET", "bundles"),
+            "POST /api/v1/bundles": self._to_project("POST", "bundles", self._bundle),
             "GET /api/v1/state": self._of_project("GET", "state"),
             "GET /api/v1/state/history": self._of_project("GET", "state/history"),
             "POST /api/v1/state/checkpoint": self._to_project("POST", "state/checkpoint", self._state),
@@ -484,6 +486,14 @@ class Attempts:
         commits = sorted(each for each in self._world.memory_of if each.startswith("c0ffee"))
         known = self._rng.sample(commits, min(2, len(commits)))
         return {"head": HEAD, "reachable": known[:1], "orphaned": [*known[1:], a_commit(self._rng)]}
+
+    def _bundle(self) -> dict[str, Any]:
+        ids = self._rng.sample(["m1", "m2", "m3"], 2)
+        memories = [{"source_id": id_, "title": f"It ran at {self._rng.random()}."} for id_ in ids]
+        link = {"from_id": ids[0], "rel": "is", "to_id": ids[1]}
+        manifest = {"source_repo_id": self._rng.choice(["om_1", "om_2"])}
+        bundle = {"manifest": manifest, "memories": memories, "links": [link], "state": {"alpaca": 1}}
+        return {"bundle": bundle, "replace": self._rng.random() < 0.5}
 
     def _new_value(self) -> dict[str, Any]:
         return {"value": f"It ran at {self._rng.random()}."}

@@ -88,6 +88,8 @@ class AuditAction(StrEnum):
     PROJECT_LIST = "project.list"
     PROJECT_USAGE = "project.usage"
     PROJECT_ANCHORS = "project.anchors"
+    PROJECT_SHARE = "project.share"
+    PROJECT_IMPORT = "project.import"
     PROJECT_MOVE = "project.move"
     PROJECT_DELETE = "project.delete"
     SOURCE_LIST = "source.list"

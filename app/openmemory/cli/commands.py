@@ -34,6 +34,7 @@ from openmemory.cli.search import search
 from openmemory.cli.serve import serve
 from openmemory.cli.service import service
 from openmemory.cli.sessions import sessions
+from openmemory.cli.share import share
 from openmemory.cli.sources import sources
 from openmemory.cli.state import state
 from openmemory.cli.stop import stop
@@ -97,6 +98,7 @@ cli.add_typer(threads, name="threads")
 cli.add_typer(sessions, name="sessions")
 cli.add_typer(projects, name="projects")
 cli.command()(context)
+cli.add_typer(share, name="share")
 cli.add_typer(state, name="state")
 cli.add_typer(values, name="values")
 cli.add_typer(rules, name="rules")

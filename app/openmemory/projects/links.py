@@ -52,7 +52,7 @@ class Links:
             Invalid: the name of the relation is invalid, or both ends are the same memory.
             ConflictError: a cycle of this relation would be closed.
         """
-        rel = self._rel(rel)
+        rel = relation(rel, self._limits)
         if from_id == to_id:
             raise Invalid("to_id", "must be another memory than from_id")
         caller.may_write()
@@ -60,16 +60,13 @@ class Links:
         await self._rates.save(caller, 1)
         return await self._link(caller, from_id, rel, to_id)
 
-    def _rel(self, rel: str) -> str:
-        return "_".join(validation.name(rel, "rel", self._limits).lower().split())
-
     @retry_on_conflict
     async def _link(self, caller: Caller, from_id: UUID, rel: str, to_id: UUID) -> Linked:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "link memories")
-            await lock(tx, f"links {caller.user_id}")  # two links could close a cycle together
+            await no_other(tx, caller)
             await _both(tx, caller, [from_id, to_id])
-            if await _leads(tx, caller, to_id, rel, from_id):
+            if await leads(tx, caller, to_id, rel, from_id):
                 raise ConflictError(
                     f"The second memory leads to the first by {rel!r} already, and a cycle would be closed.",
                     code="link_cycle",
@@ -95,7 +92,7 @@ class Links:
         Raises:
             NotFound: there is none, or the caller may not read both ends.
         """
-        rel = self._rel(rel)
+        rel = relation(rel, self._limits)
         caller.may_write()
         caller.may_read()
         gone = delete(MemoryLink).where(MemoryLink.from_id == from_id, MemoryLink.rel == rel, MemoryLink.to_id == to_id)
@@ -140,6 +137,20 @@ class Links:
         return LinkList(memory_id, links)
 
 
+def relation(rel: str, limits: LimitSettings) -> str:
+    """The name of a relation in its one form, such as `depends_on`.
+
+    Raises:
+        Invalid: it is blank or too long.
+    """
+    return "_".join(validation.name(rel, "rel", limits).lower().split())
+
+
+async def no_other(tx: Tx, caller: Caller) -> None:
+    """Let no other transaction link memories of the user until this one ends: two could close a cycle together."""
+    await lock(tx, f"links {caller.user_id}")
+
+
 async def _both(tx: Tx, caller: Caller, ids: list[UUID], *, change: bool = False) -> None:
     """Checks that the caller may read these memories, and keeps them from being erased meanwhile, or also from being
     changed."""
@@ -149,7 +160,7 @@ async def _both(tx: Tx, caller: Caller, ids: list[UUID], *, change: bool = False
         raise repository.no_memory()
 
 
-async def _leads(tx: Tx, caller: Caller, start: UUID, rel: str, end: UUID) -> bool:
+async def leads(tx: Tx, caller: Caller, start: UUID, rel: str, end: UUID) -> bool:
     """One memory leads to another by links of this relation, over memories that the caller may read."""
     reached = (select(MemoryLink.to_id.label("id")).where(MemoryLink.from_id == start, MemoryLink.rel == rel)).cte(
         "reached", recursive=True
