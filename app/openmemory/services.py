@@ -66,6 +66,7 @@ from openmemory.objects.service import Objects
 from openmemory.objects.service_key import service_key
 from openmemory.projects.anchors import Anchors
 from openmemory.projects.bundles import Bundles
+from openmemory.projects.checks import ProjectChecks
 from openmemory.projects.context import ContextPacks
 from openmemory.projects.links import Links
 from openmemory.projects.service import Projects
@@ -160,6 +161,7 @@ class Services:
     reads: ReadCounts
     anchors: Anchors
     bundles: Bundles
+    checks: ProjectChecks
     projects: Projects
     states: ProjectStates
     values: Values
@@ -399,6 +401,7 @@ async def open_services(
             reads=reads,
             anchors=Anchors(database, limits=settings.limits, rates=rates),
             bundles=Bundles(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
+            checks=ProjectChecks(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
             projects=Projects(database, outbox_delivery, states, intake=intake, limits=settings.limits, rates=rates),
             values=Values(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates),
             links=Links(database, outbox_delivery, limits=settings.limits, rates=rates),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from openmemory.cli import project
 from openmemory.cli.git import Checkout
+from tests.warm import clean_environment
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -101,6 +103,7 @@ def test_the_life_of_a_project(om: Run, user: str, tmp_path: Path) -> None:
     assert run("projects", "list").split("\t")[:2] == ["acme/shop", "The shop"]
     assert run("projects", "delete", "acme/shop", "--yes") == "3 memories and 0 passages deleted."
     assert "has no state" in run("state", "show", *here, code=1)
+    assert run("projects", "doctor", *here) == "Nothing is wrong."
     assert run("projects", "rename", "acme/shop", "acme/tea") == "acme/tea has 4 memories and 0 passages."
     here = ("--namespace", "acme/tea")
     run("values", "set", "team", "lead/now", "Ada", *here)
@@ -135,3 +138,30 @@ def test_a_project_is_shared_through_a_folder(om: Run, user: str, tmp_path: Path
     assert run("values", "get", "team", "lead", *theirs) == "Zoe"
     (tmp_path / "mem-share" / "memories.jsonl").write_text("{}\nno json\n")
     assert "memories.jsonl, line 2: must be JSON" in run("share", "import", "--in", folder, "--yes", *theirs, code=2)
+
+
+def test_the_doctor_of_a_project_knows_its_folder(served: Path, user: str, tmp_path: Path) -> None:
+    def run(*arguments: str, code: int = 0) -> str:
+        environment = clean_environment() | {"OPENMEMORY_DATA_DIR": str(served)}
+        told = subprocess.run(
+            [sys.executable, "-m", "openmemory", *arguments, "--user", user],
+            cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert told.returncode == code, told.stderr + told.stdout
+        return told.stdout.strip()
+
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    (tmp_path / ".openmemory").write_text("doctors\n")
+    (tmp_path / "a.md").write_text("# One\n")
+    run("ingest", ".")
+    run("state", "save", "It begins.", "--state", "{}")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "two")
+    (tmp_path / "a.md").write_text("# Two\n")
+    told = run("projects", "doctor", code=1).splitlines()
+    assert told[0].startswith("1 commits that no client has compared")
+    assert told[1].startswith("1 files differ")
+    told = run("projects", "doctor", "--repair", code=1).splitlines()
+    assert [line[:14] for line in told] == ["1 files differ"]
+    run("ingest", ".")
+    assert run("projects", "doctor") == "Nothing is wrong."

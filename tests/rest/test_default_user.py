@@ -69,6 +69,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /api/v1/projects": ("/api/v1/projects", None),
     "POST /api/v1/projects": ("/api/v1/projects", {"namespace": "default", "name": "The house"}),
     "GET /api/v1/projects/{namespace}": ("/api/v1/projects/default", None),
+    "POST /api/v1/projects/actions/check": ("/api/v1/projects/actions/check", {"namespace": "default"}),
     "POST /api/v1/projects/actions/move": ("/api/v1/projects/actions/move", {"namespace": "default", "to": "{fresh}"}),
     "DELETE /api/v1/projects/{namespace}": ("/api/v1/projects/default", None),
     "PUT /api/v1/values": (V, {"topic": "tea", "key": "{fresh}", "value": "green"}),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
 
+from openmemory.memories import changes
+from openmemory.memories.models import State
+from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryUpdate
 from tests.rest.test_grants import GRANTS
 
 PATH = "/api/v1/projects"
@@ -192,3 +197,34 @@ async def test_of_two_projects_the_newer_values_and_files_stay(client, new_user,
     assert [one["content"].strip() for one in passages] == ["# Old"]
     [shop] = (await get("projects"))["projects"]
     assert (shop["namespace"], shop["files"]) == ("new", 1)
+
+
+async def test_a_check_finds_and_repairs_what_is_wrong(client, new_user, project, services, get, remember):
+    async def check(repair: bool = False, status: int = 200, **fields: Any) -> dict[str, Any]:
+        body = {"user_id": new_user, "namespace": project, "repair": repair} | fields
+        answer = await client.post(f"{PATH}/actions/check", json=body)
+        assert answer.status_code == status, answer.text
+        return {one["check"]: (one["problems"], one["repaired"]) for one in answer.json().get("checks", [])}
+
+    assert await check() == {}
+    state = await get("state", namespace=project)
+    owner = await services.directory.caller(new_user, None, owner=True)
+    broken = MemoryUpdate(text="no json", metadata={})
+    await services.memories.update(owner, UUID(state["id"]), broken)
+    gone = await remember(new_user, "Old.", namespace=project, metadata={"commit": "e" * 40})
+    kept = await remember(new_user, "Kept.", namespace=project, metadata={"commit": "f" * 40})
+    link = {"user_id": new_user, "from_id": gone["id"], "rel": "is", "to_id": kept["id"]}
+    assert (await client.post("/api/v1/links", json=link)).is_success
+    await services.memories.change_state(owner, [UUID(gone["id"])], State.DELETED, strict=True)
+    twice = [MemoryCreate(f"a/b: {value}", namespace=project, kind="keyed", key="a/b") for value in (1, 2)]
+    async with services.database.transaction() as tx:
+        app = await services.directory.caller(new_user, "cursor")
+        await changes.add(tx, app, [CheckedMemory(**asdict(one)) for one in twice], {})
+    found = {"state": 1, "repeated": 1, "links": 1, "anchors": 1}
+    assert await check() == {name: (number, False) for name, number in found.items()}
+    assert (await get("state", namespace=project))["state"] is None
+    assert await check(repair=True) == {name: (number, name != "anchors") for name, number in found.items()}
+    assert await check() == {"anchors": (1, False)}
+    again = await get("state", namespace=project)
+    assert (again["state"], again["reason"]) == ({"goal": "tea"}, "Repaired: it could not be read.")
+    assert (await get("values", namespace=project))["total"] == 1

@@ -102,6 +102,7 @@ class Attempts:
             "POST /api/v1/projects": self._to_project("POST", "projects", lambda: {"name": "The alpaca"}),
             "GET /api/v1/projects/{namespace}": self._project("GET"),
             "POST /api/v1/projects/actions/move": self._move,
+            "POST /api/v1/projects/actions/check": self._check,
             "DELETE /api/v1/projects/{namespace}": self._project("DELETE"),
             "GET /api/v1/values": self._of_project("GET", "values"),
             "PUT /api/v1/values": self._to_project("PUT", "values", self._value),
@@ -536,6 +537,11 @@ class Attempts:
             return Attempt(f"{method} project", method, path, named, user=user, app=app, as_app=as_app, writes=writes)
 
         return make
+
+    def _check(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {"user_id": user, "namespace": self._namespace(), "repair": self._rng.random() < 0.5}
+        return Attempt("check project", "POST", "/api/v1/projects/actions/check", None, body, user=user, writes=True)
 
     def _move(self, actor: Actor) -> Attempt:
         user = self._user(actor)

@@ -90,6 +90,7 @@ class AuditAction(StrEnum):
     PROJECT_ANCHORS = "project.anchors"
     PROJECT_SHARE = "project.share"
     PROJECT_IMPORT = "project.import"
+    PROJECT_CHECK = "project.check"
     PROJECT_MOVE = "project.move"
     PROJECT_DELETE = "project.delete"
     SOURCE_LIST = "source.list"

@@ -82,9 +82,7 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
     folder = Folder.of(path)
     namespace = whose["namespace"] or project.namespace(str(folder.root)) or "default"
     whose = whose | {"namespace": namespace}
-    hashes = {one: found[1] for one in folder.files() if (found := folder.read(one)) is not None}
-    seen = [{"path": one, "hash": hash_} for one, hash_ in hashes.items()]
-    plan = await client.call("POST", "/api/v1/files/plan", body=whose | {"below": folder.below, "files": seen})
+    plan = await _planned(client, folder, whose)
     skipped = [f"{count} left out: {reason}." for reason, count in sorted(folder.skipped.items())]
     if dry_run:
         return CommandAnswer(plan | {"namespace": namespace}, *_told(plan), notes=skipped)
@@ -102,6 +100,20 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
     notes += [f"{plain(each['path'])} was not stored: {plain(each['detail'])}" for each in refused[:_SHOWN]]
     value = {"namespace": namespace, "unchanged": plan["unchanged"], "results": results, **finished}
     return CommandAnswer(value, told, notes=[*notes, *skipped], failed=bool(refused))
+
+
+async def planned(client: Client, path: Path, whose: dict[str, Any]) -> dict[str, Any]:
+    """What an ingest of a folder would do."""
+    from openmemory.cli.reading import Folder
+
+    return await _planned(client, Folder.of(path), whose)
+
+
+async def _planned(client: Client, folder: Any, whose: dict[str, Any]) -> dict[str, Any]:
+    hashes = {one: found[1] for one in folder.files() if (found := folder.read(one)) is not None}
+    seen = [{"path": one, "hash": hash_} for one, hash_ in hashes.items()]
+    plan = await client.call("POST", "/api/v1/files/plan", body=whose | {"below": folder.below, "files": seen})
+    return dict(plan)
 
 
 async def _send(client: Client, folder: Any, whose: dict[str, Any], wanted: list[str]) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
-"""`openmemory projects`: registers, lists, shows, moves and deletes projects, which are namespaces."""
+"""`openmemory projects`: registers, lists, shows, checks, moves and deletes projects, which are namespaces."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -9,10 +10,12 @@ import typer
 
 from openmemory.cli import project
 from openmemory.cli.client import Client, connected
+from openmemory.cli.context import compare_commits
+from openmemory.cli.ingest import planned
 from openmemory.cli.options import App, AsApp, Namespace, User
 from openmemory.cli.output import CommandAnswer, Table, confirm, plain
 
-projects = typer.Typer(help="Register, list, show, move and delete projects.", no_args_is_help=True)
+projects = typer.Typer(help="Register, list, show, check, move and delete projects.", no_args_is_help=True)
 
 _PATH = "/api/v1/projects"
 
@@ -59,6 +62,41 @@ async def show(client: Client, *, user: User = None, app: AsApp = None, namespac
     if found["state_revision"] is not None:
         lines.append(f"state: revision {found['state_revision']}: {plain(found['state_reason'] or '')}")
     return CommandAnswer(found, *lines, f"waiting for vectors: {found['pending']}")
+
+
+@projects.command()
+@connected
+async def doctor(
+    client: Client,
+    *,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")] = False,
+    user: User = None,
+    namespace: Namespace = None,
+) -> CommandAnswer:
+    """Check a project. It is that of the folder, if none is given. The exit code is 1 if something is wrong.
+
+    In the folder of the project, it also compares the files with what is stored of them.
+    """
+    where = project.here(namespace)
+    if repair:
+        await compare_commits(client, user=user, app=None, namespace=where)
+    body = {"user_id": user, "namespace": where, "repair": repair}
+    found = await client.call("POST", f"{_PATH}/actions/check", body=body)
+    lines = [f"{one['problems']} {one['detail']}{' (repaired)' * one['repaired']}" for one in found["checks"]]
+    behind = await _behind(client, user, where) if where == project.here(None) else 0
+    if behind:
+        lines.append(f"{behind} files differ from what is stored of them; `openmemory ingest` reads them")
+    failed = bool(behind) or not all(one["repaired"] for one in found["checks"])
+    return CommandAnswer(found | {"files_behind": behind}, *(lines or ["Nothing is wrong."]), failed=failed)
+
+
+async def _behind(client: Client, user: str | None, namespace: str) -> int:
+    """The number of stored files of this folder that have changed, and of files that are new or gone."""
+    stored = await client.call("GET", "/api/v1/files", params={"user_id": user, "namespace": namespace, "size": 1})
+    if not stored["total"]:
+        return 0
+    plan = await planned(client, Path(), {"user_id": user, "namespace": namespace})
+    return sum(len(plan[part]) for part in ("wanted", "renamed", "gone"))
 
 
 @projects.command()

@@ -84,7 +84,7 @@ class Anchors:
         head = commit(head, "head")
         await self._rates.search(caller)
         async with self._database.transaction() as tx:
-            commits = await _commits(tx, caller, namespace)
+            commits = await commits_of(tx, caller, namespace)
             found = await compared(tx, caller, namespace, head, list(commits))
             await audit_log.record(tx, caller, AuditAction.PROJECT_ANCHORS, detail={"commits": len(commits)})
         anchors = [CommitAnchor(one, number, found.get(one)) for one, number in commits.items()]
@@ -116,7 +116,7 @@ class Anchors:
     async def _report(self, caller: Caller, namespace: str, head: str, said: Mapping[str, bool]) -> AnchorReport:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "report commits")
-            commits = await _commits(tx, caller, namespace)
+            commits = await commits_of(tx, caller, namespace)
             kept = {one: said[one] for one in sorted(said) if one in commits}
             place = {"user": caller.user_id, "namespace": namespace}
             values = {"head": head, "commits": list(kept), "reachable": list(kept.values())}
@@ -159,7 +159,7 @@ async def compared(tx: Tx, caller: Caller, namespace: str, head: str | None, com
     return {row.commit: row.reachable for row in rows}
 
 
-async def _commits(tx: Tx, caller: Caller, namespace: str) -> dict[str, int]:
+async def commits_of(tx: Tx, caller: Caller, namespace: str) -> dict[str, int]:
     """The commits to which memories belong that the caller may read, and the number of these."""
     which = _ANCHORED & (Memory.namespace == namespace)
     counted = select(_COMMIT, func.count()).where(which, readable_by(caller, Memory)).group_by(_COMMIT)

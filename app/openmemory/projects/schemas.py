@@ -287,3 +287,21 @@ class AnchorReport:
     head: str
     reachable: int
     orphaned: int
+
+
+@dataclass(slots=True)
+class ProjectCheck:
+    """One thing that is wrong with a project."""
+
+    check: Annotated[str, Field(description="state, repeated, links, or anchors.")]
+    problems: int
+    repaired: bool
+    detail: str
+
+
+@dataclass(slots=True)
+class CheckedProject:
+    """A project, and what is wrong with it: nothing, if there are no checks."""
+
+    namespace: str
+    checks: list[ProjectCheck]

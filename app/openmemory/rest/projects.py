@@ -8,6 +8,7 @@ from fastapi import Body, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.projects.schemas import (
+    CheckedProject,
     NewProject,
     ProjectDeleted,
     ProjectList,
@@ -50,6 +51,16 @@ class MoveBody(BaseModel):
     merge: bool = Field(default=False, description="There may be something in the other project.")
 
 
+class CheckBody(BaseModel):
+    """A project to check."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: BodyUser = None
+    namespace: str = Field(description="The project.")
+    repair: bool = Field(default=False, description="Repair what can be repaired.")
+
+
 _REGISTER: dict[str, Any] = {
     "a project": {
         "value": {
@@ -90,6 +101,22 @@ async def move_project(
     """
     caller = await asking.as_owner(wanted.user_id)
     return await services.projects.move(caller, wanted.namespace, wanted.to, merge=wanted.merge)
+
+
+_CHECK: dict[str, Any] = {"a project": {"value": {"user_id": "alice", "namespace": "acme/shop", "repair": True}}}
+
+
+@router.post("/actions/check", responses=documented(403, 404, 413))
+async def check_project(
+    services: TheServices, asking: TheAsking, wanted: Annotated[CheckBody, Body(openapi_examples=_CHECK)]
+) -> CheckedProject:
+    """Look for what cannot be read, is there twice, or refers to what is gone, and repair it if asked to.
+
+    A repair saves the last state that could be read, archives older states and values, and removes links to memories
+    that are deleted. Only the user may do this.
+    """
+    caller = await asking.as_owner(wanted.user_id)
+    return await services.checks.check(caller, wanted.namespace, repair=wanted.repair)
 
 
 @router.get("", responses=documented(403, 404))

@@ -1,0 +1,113 @@
+"""Checks of a project: what cannot be read, is there twice, or refers to what is gone. Each can be repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, text
+
+from openmemory.access.apps import refuse_if_paused
+from openmemory.access.rate_limits import RateLimiter
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import AuditAction
+from openmemory.config.settings import LimitSettings
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import retry_on_conflict
+from openmemory.identity.caller import Caller
+from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.memories import changes, repository, validation
+from openmemory.memories.intake import STATE, Intake
+from openmemory.memories.models import Memory, State
+from openmemory.memories.schemas import MemoryUpdate
+from openmemory.projects import anchors, kept
+from openmemory.projects.schemas import CheckedProject, ProjectCheck
+from openmemory.projects.states import parsed
+
+# An import of an archive may bring several. The one that changed last counts: see `kept`.
+_TWICE = text(
+    """
+    SELECT id FROM (
+        SELECT id, row_number() OVER (PARTITION BY kind, key ORDER BY updated_at DESC, id) AS place FROM memories
+        WHERE user_id = :user AND namespace = :namespace AND state = 'active' AND kind IN ('state', 'keyed')
+    ) AS same WHERE place > 1
+    """
+)
+_ENDLESS = """
+    FROM memory_links AS l WHERE l.user_id = :user AND EXISTS (
+        SELECT FROM memories AS m WHERE m.id IN (l.from_id, l.to_id) AND m.namespace = :namespace)
+    AND EXISTS (SELECT FROM memories AS m WHERE m.id IN (l.from_id, l.to_id) AND m.state = 'deleted')
+"""
+_COUNT_ENDLESS, _DELETE_ENDLESS = text(f"SELECT count(*) {_ENDLESS}"), text(f"DELETE {_ENDLESS}")
+_COMPARED = text("SELECT DISTINCT commit FROM anchors WHERE user_id = :user AND namespace = :namespace")
+
+
+class ProjectChecks:
+    """Checks and repairs projects."""
+
+    def __init__(
+        self, database: Database, delivery: OutboxDelivery, *, intake: Intake, limits: LimitSettings, rates: RateLimiter
+    ) -> None:
+        self._database = database
+        self._delivery = delivery
+        self._intake = intake
+        self._limits = limits
+        self._rates = rates
+
+    async def check(self, caller: Caller, namespace: str, *, repair: bool = False) -> CheckedProject:
+        """Check a project, and `repair` what can be repaired. A repair loses nothing that can be read.
+
+        Only the user may.
+
+        Raises:
+            Forbidden: the caller is an app, or the namespace is not the caller's to write in.
+            Invalid: the namespace is invalid.
+        """
+        caller.must_be_owner("check a project", everywhere=False)
+        caller.may_read()
+        namespace = validation.name(namespace, "namespace", self._limits)
+        caller.may_write(namespace)
+        await self._rates.search(caller)
+        checked = await self._check(caller, namespace, repair=repair)
+        self._delivery.wake()
+        return checked
+
+    @retry_on_conflict
+    async def _check(self, caller: Caller, namespace: str, *, repair: bool) -> CheckedProject:
+        place = {"user": caller.user_id, "namespace": namespace}
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller, "check projects")
+            twice = list(await tx.scalars(_TWICE, place))
+            if repair:
+                await changes.change_state(tx, caller, Memory.id == func.any(twice), State.ARCHIVED)
+            found = [
+                ProjectCheck("repeated", len(twice), repair, "states and values of which there is a newer one"),
+                await self._state(tx, caller, namespace, repair=repair),
+            ]
+            endless = await tx.scalar(_COUNT_ENDLESS, place) or 0
+            if repair:
+                await tx.execute(_DELETE_ENDLESS, place)
+            found.append(ProjectCheck("links", endless, repair, "links to memories that are deleted"))
+            commits = set(await anchors.commits_of(tx, caller, namespace))
+            unknown = len(commits - set(await tx.scalars(_COMPARED, place)))
+            hint = "commits that no client has compared; `openmemory context` in the repository does"
+            found.append(ProjectCheck("anchors", unknown, repaired=False, detail=hint))
+            problems = {one.check: one.problems for one in found if one.problems}
+            await audit_log.record(tx, caller, AuditAction.PROJECT_CHECK, detail={"repair": repair} | problems)
+        return CheckedProject(namespace, [one for one in found if one.problems])
+
+    async def _state(self, tx: Tx, caller: Caller, namespace: str, *, repair: bool) -> ProjectCheck:
+        """Checks that the state can be read. The repair saves the last revision that could, else an empty state."""
+        detail = "the state cannot be read as a JSON object"
+        record = await kept.read(tx, caller, kept.of_kind(STATE) & (Memory.namespace == namespace))
+        if record is None or parsed(record.content)[0] is not None:
+            return ProjectCheck("state", 0, repaired=False, detail=detail)
+        if repair:
+            _, revisions = await repository.history(tx, caller, record.id)
+            readable = _last_readable([one.new_text for one in revisions])
+            change = MemoryUpdate(text=readable, metadata={"reason": "Repaired: it could not be read."})
+            await changes.update_text(tx, caller, Memory.id == record.id, change, self._intake.labels)
+        return ProjectCheck("state", 1, repair, detail)
+
+
+def _last_readable(texts: Sequence[str]) -> str:
+    return next((one for one in reversed(texts) if parsed(one)[0] is not None), "{}")
