@@ -103,7 +103,7 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
 
 
 async def planned(client: Client, path: Path, whose: dict[str, Any]) -> dict[str, Any]:
-    """What an ingest of a folder would do."""
+    """Returns the plan of an ingest: the files to send, to rename and to remove."""
     from openmemory.cli.reading import Folder
 
     return await _planned(client, Folder.of(path), whose)
