@@ -338,7 +338,6 @@ async def open_services(
         )
         captures = Captures(database, capturing, outbox_delivery, intake=intake, rates=rates, settings=settings)
         near = Duplicates(database, spaces, settings.dedup, intake)
-        adding = Adding(memories, captures, KeyValueMerge(settings.dedup, intake), near)
         reads = ReadCounts(database, limits=settings.limits, rates=rates)
         states = ProjectStates(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates)
 
@@ -367,7 +366,7 @@ async def open_services(
             conflicts=Conflicts(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
             duplicates=DuplicatePairs(database, spaces, outbox_delivery, settings=settings.dedup, written=written),
             short_ids=ShortIds(database, settings.limits),
-            adding=adding,
+            adding=Adding(memories, captures, KeyValueMerge(settings.dedup, intake), near),
             captures=captures,
             capturing=capturing,
             windows=ConversationWindows(database, capturing, intake, settings.limits),
@@ -450,6 +449,7 @@ async def open_services(
             sign_in=sign_in,
         )
         stack.push_async_callback(lambda: watcher.monitor.finish(spaces.serving))
+        stack.push_async_callback(reads.flush)
         outbox_delivery.start()
         stack.push_async_callback(outbox_delivery.stop)
         capturing.start()

@@ -98,7 +98,7 @@ class ProjectChecks:
     async def _state(self, tx: Tx, caller: Caller, namespace: str, *, repair: bool) -> ProjectCheck:
         """Checks that the state can be read. The repair saves the last revision that could, else an empty state."""
         detail = "the state cannot be read as a JSON object"
-        record = await kept.read(tx, caller, kept.of_kind(STATE) & (Memory.namespace == namespace))
+        record = await kept.read(tx, caller, STATE, namespace)
         if record is None or parsed(record.content)[0] is not None:
             return ProjectCheck("state", 0, repaired=False, detail=detail)
         if repair:

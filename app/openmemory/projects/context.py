@@ -148,7 +148,7 @@ class ContextPacks:
         )  # fmt: skip
         # In a thread, because tokens are counted.
         made = await asyncio.to_thread(self._packed, material, asked)
-        await self._counts.count(caller, made)
+        self._counts.count(caller, made)
         return made
 
     async def _history(self, tx: Tx, caller: Caller, asked: ContextQuery, results: Sequence[SearchResult]) -> _History:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, literal_column, select
+from sqlalchemy import ColumnElement, bindparam, func, literal_column, select
 
 from openmemory.access.readable import readable_by
-from openmemory.audit import access_log
+from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
+from openmemory.audit.audit_log import AuditAction
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.database.locks import lock
 from openmemory.errors import ConflictError
-from openmemory.identity.caller import Caller
+from openmemory.identity.caller import Caller, Default
 from openmemory.memories import changes, repository
 from openmemory.memories.changes import Flagging
 from openmemory.memories.intake import KEYED, STATE
@@ -63,15 +66,29 @@ async def present(tx: Tx, caller: Caller, namespace: str, kind: str, key: str | 
     return Present(newest.id, newest.revision, await tx.scalar(readable, caller.parameters) is not None)
 
 
-async def read(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> MemoryRecord | None:
-    """The memory that changed last of those that `which` selects and the caller may read, and a log of the access."""
-    which &= readable_by(caller, Memory)
-    newest = repository.whole().where(which).order_by(Memory.updated_at.desc(), Memory.id).limit(1)
-    row = (await tx.execute(newest, caller.parameters)).one_or_none()
-    if row is None:
-        return None
-    await access_log.record(tx, caller, AccessType.GET, [row.id])
-    return repository.record(row)
+async def read(tx: Tx, caller: Caller, kind: str, namespace: str, key: str | None = None) -> MemoryRecord | None:
+    """The memory of this kind and key that changed last of those that the caller may read. The access is logged."""
+    logged = access_log.parameters(caller, AccessType.GET) | audit_log.parameters(caller, AuditAction.MEMORY_GET)
+    values = {**caller.parameters, **logged, "namespace": namespace, "key": key}
+    rows = await _newest(caller.owner, caller.default, kind).rows(tx, values)
+    return repository.record(rows[0]) if rows else None
+
+
+@cache
+def _newest(owner: bool, default: Default, kind: str) -> CompiledStatement:
+    caller = Caller.anyone(owner=owner, default=default)
+    key = Memory.key == bindparam("key") if kind == KEYED else Memory.key.is_(None)
+    newest = (
+        repository.whole()
+        .where(of_kind(kind), Memory.namespace == bindparam("namespace"), key, readable_by(caller, Memory))
+        .order_by(Memory.updated_at.desc(), Memory.id)
+        .limit(literal_column("1"))
+        .cte("newest")
+        .prefix_with("MATERIALIZED")
+    )
+    nothing: Any = literal_column("'{}'::jsonb")
+    logs = access_log.inserted(newest, nothing), audit_log.inserted(newest, if_none=False)
+    return CompiledStatement(select(newest).add_cte(*logs))
 
 
 async def keep(tx: Tx, caller: Caller, there: Present | None, new: CheckedMemory, labels: Flagging) -> Kept:

@@ -21,7 +21,6 @@ from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, repository, validation
 from openmemory.memories.intake import CHECKPOINT, STATE, Intake
-from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryRecord
 from openmemory.projects import anchors, kept, tokens
 from openmemory.projects.schemas import (
@@ -134,9 +133,8 @@ class ProjectStates:
         caller.may_read()
         namespace = validation.name(namespace, "namespace", self._limits)
         await self._rates.search(caller)
-        which = kept.of_kind(STATE) & (Memory.namespace == namespace)
-        async with self._database.transaction() as tx:
-            if (record := await kept.read(tx, caller, which)) is None:
+        async with self._database.statement() as tx:
+            if (record := await kept.read(tx, caller, STATE, namespace)) is None:
                 raise NotFound("The project has no state.", code="state_not_found")
         return record
 

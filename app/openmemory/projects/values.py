@@ -86,10 +86,10 @@ class Values:
             Invalid: a name is invalid.
         """
         caller.may_read()
-        which = self._which(topic, key, namespace)
+        name, namespace = self._name(topic, key), validation.name(namespace, "namespace", self._limits)
         await self._rates.search(caller)
-        async with self._database.transaction() as tx:
-            if (record := await kept.read(tx, caller, which)) is None:
+        async with self._database.statement() as tx:
+            if (record := await kept.read(tx, caller, KEYED, namespace, name)) is None:
                 raise _no_value()
         return stored_value(record)
 
