@@ -19,6 +19,7 @@ BENCHMARKS = {
     "extraction": "what it costs to make memories of what is said, and what is kept, beside mem0ai on one model",
     "corpora": "searches of memories and of passages, each alone and beside as many of the other",
     "packs": "context packs beside one search of memories, on the same data",
+    "pack_quality": "how much of the evidence a context pack holds, beside a search in as many tokens",
     "code": "how well searches find files by commit messages, and functions by their docstrings",
     "evaluation": "how well searches find what is relevant, on judged collections: the arms alone, fused, and ours",
 }
@@ -29,7 +30,7 @@ def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] not in BENCHMARKS:
         print(__doc__)
         for name, text in BENCHMARKS.items():
-            print(f"  {name:12}{text}")
+            print(f"  {name:14}{text}")
         sys.exit(0 if len(sys.argv) < 2 else 2)
     sys.argv = sys.argv[1:]
     runpy.run_module(f"benchmarks.{sys.argv[0]}", run_name="__main__")

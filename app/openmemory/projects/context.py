@@ -31,12 +31,17 @@ BUDGET, MAX_BUDGET = 2_500, 10_000
 """The default budget of a pack in tokens, and the largest one."""
 
 MEMORIES, PASSAGES = 10, 4
-"""The number of memories and passages that are looked for."""
+"""The number of memories and passages that are looked for at least."""
+
+_TOKENS_EACH = 50, 400
+"""The tokens of the budget for which one more memory, and one more passage, is looked for."""
+
+_AT_MOST = 50, 12
 
 _MORE = 20
-"""The number of memories that are looked for beside `MEMORIES` where some are orphans."""
+"""The number of memories that are looked for in addition where some are orphans."""
 
-ALIKE = 0.75
+ALIKE = 0.85
 """The cosine from which two memories say nearly the same."""
 
 _VECTORS = text(
@@ -118,19 +123,20 @@ class ContextPacks:
         if question is None:
             raise Invalid("query", "must be a question, or `about` must name a memory")
         namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL)))
-        wanted = SearchQuery(question, limit=MEMORIES, namespaces=namespaces)
+        most, evidence = _limits(asked.budget)
+        wanted = SearchQuery(question, limit=most, namespaces=namespaces)
         found, passages, state = await asyncio.gather(
             self._search.search(caller, wanted),
-            self._search.passages(caller, replace(wanted, limit=PASSAGES)),
+            self._search.passages(caller, replace(wanted, limit=evidence)),
             self._states.find(caller, asked.namespace),
         )
         async with self._database.statement() as tx:
             history = await self._history(tx, caller, asked, found.results)
             if history.orphans:
                 # Others take their places.
-                found = await self._search.search(caller, replace(wanted, limit=MEMORIES + _MORE))
+                found = await self._search.search(caller, replace(wanted, limit=most + _MORE))
                 history = await self._history(tx, caller, asked, found.results)
-            results = [one for one in found.results if one.id not in history.orphans][:MEMORIES]
+            results = [one for one in found.results if one.id not in history.orphans][:most]
             orphans = [one for one in found.results if one.id in history.orphans]
             if about is not None:
                 results = sorted(results, key=lambda one: one.id != about.id)  # the others keep their order
@@ -164,6 +170,12 @@ class ContextPacks:
     def _packed(self, material: Material, asked: ContextQuery) -> ContextPack:
         index = asked.detail == "index"
         return pack(material, asked.budget, secret=self._secret(), index=index, explain=asked.explain)
+
+
+def _limits(budget: int) -> tuple[int, int]:
+    """The number of memories and of passages to look for, so that a large budget can be filled."""
+    memories, passages = (budget // each for each in _TOKENS_EACH)
+    return min(max(MEMORIES, memories), _AT_MOST[0]), min(max(PASSAGES, passages), _AT_MOST[1])
 
 
 def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], dimension: int) -> dict[UUID, list[UUID]]:

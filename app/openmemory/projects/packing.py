@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -308,11 +309,14 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
 
 
 def _by_worth(memories: Sequence[_Item], passages: Sequence[_Item]) -> Iterator[_Item]:
-    """The order in which items are packed: three memories, two passages, then the other memories and passages."""
+    """The order in which items are packed: three memories, two passages, and then one passage after four memories."""
     yield from memories[:3]
     yield from passages[:2]
-    yield from memories[3:]
-    yield from passages[2:]
+    others = iter(passages[2:])
+    for start in range(3, len(memories), 4):
+        yield from memories[start : start + 4]
+        yield from islice(others, 1)
+    yield from others
 
 
 def _memories(
@@ -337,8 +341,9 @@ def _memories(
         marks = [f"valid until {one.valid_until:%Y-%m-%d}"] if one.valid_until else []
         marks += ["overruled by the state"] if against else []
         marks += [f"+{len(cluster)} alike"] if cluster else []
-        told = f" ({'; '.join(marks)})" if marks else ""
-        line = f"[{_short(one.id)}] {one.created_at:%Y-%m-%d} {_name(one.app_name)}: {shown}{told}"
+        parts = [f"[{_short(one.id)}] {one.created_at:%Y-%m-%d} {_name(one.app_name)}:", shown]
+        parts += [f"({'; '.join(marks)})"] if marks else []
+        line = " ".join(parts)
         value = PackedMemory(
             one.id, shown, one.score, one.app_name, one.namespace, one.thread_id, one.kind, one.created_at,
             one.valid_until, cluster, bool(against), shown != said, material.commits.get(one.id),
@@ -346,7 +351,7 @@ def _memories(
         items.append(
             _Item(
                 PackedKind.MEMORY, str(one.id), title, line, full, rank, one.score, value, shown != said,
-                tokens.count(line),
+                sum(map(tokens.count, parts)),  # as many as those of the line, of which the text is counted already
             )
         )  # fmt: skip
     for one in material.orphans:

@@ -26,7 +26,7 @@ def count(text: str) -> int:
     return sum(_of_line(line) for line in text.split("\n")) + text.count("\n")
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _of_line(line: str) -> int:
     # A service with another embedder does not load the packaged one before the first pack.
     from openmemory.embeddings.local import count_tokens
