@@ -38,6 +38,8 @@ def test_a_repository_is_described_without_its_credentials(tmp_path: Path) -> No
     git(tmp_path, "checkout", "-q", "--detach")
     assert project.described(str(tmp_path)) == {name: found[name] for name in ("root", "repo", "head")}
     assert project.namespace(str(tmp_path)) == "acme/shop"
+    (tmp_path / ".git" / "HEAD").write_text("no commit\n")
+    assert "head" not in project.described(str(tmp_path))
 
 
 def test_a_checkout_knows_which_commits_are_in_its_history(tmp_path: Path) -> None:

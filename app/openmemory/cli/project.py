@@ -42,7 +42,7 @@ def described(folder: str) -> dict[str, str]:
         ref = head[5:].strip()
         found["branch"] = ref.removeprefix("refs/heads/")
         head = _first_line(os.path.join(shared, ref)) or _packed(shared, ref)
-    found["head"] = head
+    found["head"] = head if len(head) in (40, 64) and set(head) <= set("0123456789abcdef") else None
     return {name: value for name, value in found.items() if value}
 
 
