@@ -124,6 +124,7 @@ FAULTS: dict[str, tuple[Fault, Fault]] = {
     "no connection left for the role": server(
         "ALTER ROLE openmemory CONNECTION LIMIT 0",
         END_SESSIONS,
+        END_SESSIONS,  # also one that was let in a moment before, and was not listed yet
         ends=("ALTER ROLE openmemory CONNECTION LIMIT -1",),
     ),
     "read-only": (lambda stage: read_only(stage, "on"), lambda stage: read_only(stage, "off")),
