@@ -1,4 +1,4 @@
-"""Bundles over REST: what a project shares, what an import adds and changes, and what it never touches."""
+"""Bundles over REST: a project is exported, and an import changes only what it brought."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Checkout:
         return project.described(self._folder).get("head")
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Which of these commits are in the history of `head`, and which are not.
+        """Splits commits into those in the history of `head` and the others.
 
         Both are empty if Git cannot tell. A shallow clone can only tell the first.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, User
 from openmemory.cli.output import CommandAnswer, plain
 from openmemory.errors import OpenMemoryError
+
+if TYPE_CHECKING:
+    from openmemory.cli.reading import Folder
 
 _FILES_TOGETHER = 100
 _TEXT_TOGETHER = 1_000_000
@@ -82,7 +85,7 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
     folder = Folder.of(path)
     namespace = whose["namespace"] or project.namespace(str(folder.root)) or "default"
     whose = whose | {"namespace": namespace}
-    plan = await _planned(client, folder, whose)
+    plan = await planned(client, folder, whose)
     skipped = [f"{count} left out: {reason}." for reason, count in sorted(folder.skipped.items())]
     if dry_run:
         return CommandAnswer(plan | {"namespace": namespace}, *_told(plan), notes=skipped)
@@ -102,14 +105,8 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
     return CommandAnswer(value, told, notes=[*notes, *skipped], failed=bool(refused))
 
 
-async def planned(client: Client, path: Path, whose: dict[str, Any]) -> dict[str, Any]:
-    """Returns the plan of an ingest: the files to send, to rename and to remove."""
-    from openmemory.cli.reading import Folder
-
-    return await _planned(client, Folder.of(path), whose)
-
-
-async def _planned(client: Client, folder: Any, whose: dict[str, Any]) -> dict[str, Any]:
+async def planned(client: Client, folder: Folder, whose: dict[str, Any]) -> dict[str, Any]:
+    """Asks which files of a folder an ingest would send, rename and remove."""
     hashes = {one: found[1] for one in folder.files() if (found := folder.read(one)) is not None}
     seen = [{"path": one, "hash": hash_} for one, hash_ in hashes.items()]
     plan = await client.call("POST", "/api/v1/files/plan", body=whose | {"below": folder.below, "files": seen})

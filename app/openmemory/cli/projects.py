@@ -95,7 +95,9 @@ async def _behind(client: Client, user: str | None, namespace: str) -> int:
     stored = await client.call("GET", "/api/v1/files", params={"user_id": user, "namespace": namespace, "size": 1})
     if not stored["total"]:
         return 0
-    plan = await planned(client, Path(), {"user_id": user, "namespace": namespace})
+    from openmemory.cli.reading import Folder
+
+    plan = await planned(client, Folder.of(Path()), {"user_id": user, "namespace": namespace})
     return sum(len(plan[part]) for part in ("wanted", "renamed", "gone"))
 
 

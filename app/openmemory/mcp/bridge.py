@@ -68,7 +68,7 @@ class GitCheckout(Protocol):
         """The commit that is checked out."""
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Which of these commits are in the history of `head`, and which are not."""
+        """Splits commits into those in the history of `head` and the others."""
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ class Offer:
     project: str | None = None
     """The namespace that the tools for projects mean if a call names none."""
     head: str | None = None
-    """The commit that is checked out where the client works."""
+    """The commit that the client's folder has checked out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import (
     CheckConstraint,
+    ColumnElement,
     Computed,
     Enum,
     FetchedValue,
@@ -183,6 +184,9 @@ class Memory(Base):
 
 IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
 """Uses a constant instead of a parameter, so that partial indexes match with every plan."""
+
+HAS_METADATA: ColumnElement[bool] = literal_column("memories.metadata <> '{}'::jsonb")
+"""Selects memories with metadata. A constant, as in the condition of their partial index."""
 
 
 class MemoryRevision(Base):

@@ -95,7 +95,7 @@ class Anchors:
     ) -> AnchorReport:
         """Keep which commits are in the history of `head`, and which are not.
 
-        A commit to which no memory belongs that the caller may read is left out.
+        Commits are left out if the caller may read none of their memories.
 
         Raises:
             Forbidden: the app is paused, or the namespace is not the caller's to write in.
@@ -150,9 +150,9 @@ def anchor(metadata: Mapping[str, Any]) -> str | None:
 
 
 async def compared(tx: Tx, caller: Caller, namespace: str, head: str | None, commits: Sequence[str]) -> dict[str, bool]:
-    """Which of these commits are in the history of `head`: by default the head with which the project is registered.
+    """Tells of each commit if it is in the history of `head`. The default is the head of the registered project.
 
-    Commits that nobody has compared with it are missing.
+    Commits that no client has compared are missing.
     """
     asked = {"user": caller.user_id, "namespace": namespace, "head": head, "commits": list(commits)}
     rows = (await tx.execute(_COMPARED, asked)).all() if commits else []

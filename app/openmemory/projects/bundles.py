@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Boolean, func, insert, literal_column, select
+from sqlalchemy import func, insert, select
 
 from openmemory.access.apps import refuse_paused
 from openmemory.access.rate_limits import RateLimiter
@@ -26,7 +26,7 @@ from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, repository, validation
 from openmemory.memories.intake import KEYED, STATE, Intake
-from openmemory.memories.models import IS_ACTIVE, Memory, State
+from openmemory.memories.models import HAS_METADATA, IS_ACTIVE, Memory, State
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryUpdate
 from openmemory.projects import kept, links
 from openmemory.projects.bundle_format import (
@@ -40,15 +40,10 @@ from openmemory.projects.bundle_format import (
     unpacked,
 )
 from openmemory.projects.models import MemoryLink
-from openmemory.projects.states import parsed
-from openmemory.serialization import exact_json
+from openmemory.projects.states import as_memory, parsed
 
 MAX_MEMORIES = 5_000
 """The number of memories that a bundle may have."""
-
-
-# A constant, so that the partial index of metadata matches with every plan.
-_SOME_METADATA = literal_column("memories.metadata <> '{}'::jsonb", Boolean)
 
 
 class _Stored(NamedTuple):
@@ -164,11 +159,9 @@ class Bundles:
     def _state(self, bundle: Bundle, namespace: str, source: str) -> CheckedMemory | None:
         if bundle.state is None:
             return None
-        content = exact_json.dumps(self._intake.json_object(bundle.state, "state")).decode()
-        validation.part(content, "state", self._limits.text, "limits.text")
+        state = self._intake.json_object(bundle.state, "state")
         metadata = {"reason": "It was shared.", SHARED: {"from": source, "id": "state"}}
-        labels = self._intake.labels(content, {})
-        return CheckedMemory(content, namespace=namespace, kind=STATE, metadata=metadata, labels=labels)
+        return as_memory(state, namespace, metadata, self._intake, self._limits)
 
     @retry_on_conflict
     async def _import(self, caller: Caller, namespace: str, bundle: _Checked, *, replace_all: bool) -> BundleImported:
@@ -221,7 +214,7 @@ class Bundles:
         return done.id, "imported"
 
     async def _linked(self, tx: Tx, caller: Caller, shared: Sequence[BundleLink], ids: dict[str, UUID]) -> int:
-        """Adds the links between memories of the bundle that would close no cycle. Returns the number of new ones."""
+        """Adds the links of the bundle, except those that would close a cycle. Returns how many are new."""
         made = 0
         await links.no_other(tx, caller)
         for link in shared:
@@ -267,7 +260,7 @@ async def _there(tx: Tx, caller: Caller, namespace: str, source: str, keys: Sequ
     columns = select(Memory.id, Memory.content, Memory.metadata_.label("metadata_"))
     within = (Memory.user_id == caller.user_id) & (Memory.namespace == namespace) & IS_ACTIVE
     within &= readable_by(caller, Memory) & (Memory.kind != STATE)
-    brought = columns.where(within, _SOME_METADATA, Memory.metadata_.contains({SHARED: {"from": source}}))
+    brought = columns.where(within, HAS_METADATA, Memory.metadata_.contains({SHARED: {"from": source}}))
     found = dict[str, _Stored]()
     for row in await tx.execute(brought.order_by(Memory.created_at, Memory.id), caller.parameters):
         key = row.metadata_[SHARED].get("id")

@@ -23,15 +23,6 @@ from openmemory.projects import anchors, kept
 from openmemory.projects.schemas import CheckedProject, ProjectCheck
 from openmemory.projects.states import parsed
 
-# An import of an archive may bring several. The one that changed last counts: see `kept`.
-_TWICE = text(
-    """
-    SELECT id FROM (
-        SELECT id, row_number() OVER (PARTITION BY kind, key ORDER BY updated_at DESC, id) AS place FROM memories
-        WHERE user_id = :user AND namespace = :namespace AND state = 'active' AND kind IN ('state', 'keyed')
-    ) AS same WHERE place > 1
-    """
-)
 _ENDLESS = """
     FROM memory_links AS l WHERE l.user_id = :user AND EXISTS (
         SELECT FROM memories AS m WHERE m.id IN (l.from_id, l.to_id) AND m.namespace = :namespace)
@@ -76,7 +67,7 @@ class ProjectChecks:
         place = {"user": caller.user_id, "namespace": namespace}
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "check projects")
-            twice = list(await tx.scalars(_TWICE, place))
+            twice = await kept.older(tx, caller.user_id, [namespace])
             if repair:
                 await changes.change_state(tx, caller, Memory.id == func.any(twice), State.ARCHIVED)
             found = [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, bindparam, func, literal_column, select
+from sqlalchemy import ColumnElement, bindparam, func, literal_column, select, text
 
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log, audit_log
@@ -22,6 +23,15 @@ from openmemory.memories.changes import Flagging
 from openmemory.memories.intake import KEYED, STATE
 from openmemory.memories.models import IS_ACTIVE, Memory, State
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryRecord, MemoryUpdate
+
+_OLDER = text(
+    """
+    SELECT id FROM (
+        SELECT id, row_number() OVER (PARTITION BY kind, key ORDER BY updated_at DESC, id) AS place FROM memories
+        WHERE user_id = :user AND namespace = ANY(:namespaces) AND state = 'active' AND kind IN ('state', 'keyed')
+    ) AS same WHERE place > 1
+    """
+)
 
 
 class Kept(NamedTuple):
@@ -72,6 +82,11 @@ async def read(tx: Tx, caller: Caller, kind: str, namespace: str, key: str | Non
     values = {**caller.parameters, **logged, "namespace": namespace, "key": key}
     rows = await _newest(caller.owner, caller.default, kind).rows(tx, values)
     return repository.record(rows[0]) if rows else None
+
+
+async def older(tx: Tx, user_id: UUID, namespaces: Sequence[str]) -> list[UUID]:
+    """The active states and values of these namespaces of which another one, of the same key, changed later."""
+    return list(await tx.scalars(_OLDER, {"user": user_id, "namespaces": list(namespaces)}))
 
 
 @cache

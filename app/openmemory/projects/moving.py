@@ -15,6 +15,7 @@ from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.memories import changes
 from openmemory.memories.models import Memory, State
+from openmemory.projects import kept
 from openmemory.projects.schemas import ProjectMoved
 from openmemory.sources import lifecycle
 from openmemory.sources.models import Source, SourceKind
@@ -29,7 +30,7 @@ _THERE = text(
         OR EXISTS (SELECT FROM projects WHERE user_id = :user AND namespace = :name)
     """
 )
-# What names a namespace and decides about its memories. A move must neither open nor hide any.
+# Rules and policies that name a namespace. A move must neither show memories to an app nor hide them from one.
 _RULES = {
     "rules": text(
         """
@@ -69,15 +70,6 @@ _REPEATED = text(
         ON o.user_id = m.user_id AND o.namespace = :new AND o.app_id = m.app_id AND o.hash = m.hash
             AND o.state = 'active'
     WHERE m.user_id = :user AND m.namespace = :old AND m.state = 'active'
-    """
-)
-# The state of a project and the value of a key: the one that changed last stays, as where both are in one namespace.
-_OLDER = text(
-    """
-    SELECT id FROM (
-        SELECT id, row_number() OVER (PARTITION BY kind, key ORDER BY updated_at DESC, id) AS place FROM memories
-        WHERE user_id = :user AND namespace IN (:old, :new) AND state = 'active' AND kind IN ('state', 'keyed')
-    ) AS kept WHERE place > 1
     """
 )
 _BOTH = text(
@@ -125,7 +117,7 @@ _REST = (
 
 
 async def move(tx: Tx, caller: Caller, old: str, new: str, *, merge: bool) -> ProjectMoved | None:
-    """Move all that is in a namespace to another one. None if nothing is.
+    """Move everything in a namespace to another one. Returns None if the namespace is empty.
 
     Raises:
         ConflictError: the other one holds something and `merge` is false, rules name only one of them, or both have
@@ -144,7 +136,7 @@ async def move(tx: Tx, caller: Caller, old: str, new: str, *, merge: bool) -> Pr
     await _move_rules(tx, names, merge=merge)
     repeated = list(await tx.scalars(_REPEATED, names))
     await changes.change_state(tx, caller, Memory.id == func.any(repeated), State.DELETED)
-    older = list(await tx.scalars(_OLDER, names))
+    older = await kept.older(tx, caller.user_id, [old, new])
     await changes.change_state(tx, caller, Memory.id == func.any(older), State.ARCHIVED)
     replaced = await _replaced_files(tx, names)
     await lifecycle.erase(tx, caller, Source.id == func.any(replaced))
@@ -177,7 +169,7 @@ async def _move_rules(tx: Tx, names: dict[str, Any], *, merge: bool) -> None:
 
 
 async def _replaced_files(tx: Tx, names: dict[str, Any]) -> list[UUID]:
-    """The files of which both namespaces have one: of each, the one that is deleted or was read earlier."""
+    """Finds files that both namespaces have. Returns the older copy of each, or the deleted one."""
     both = (await tx.execute(_BOTH, names)).all()
     others = [row for row in both if row.kind != SourceKind.FILE.value]
     if others:

@@ -174,7 +174,7 @@ class Projects:
 
     @retry_on_conflict
     async def move(self, caller: Caller, namespace: str, to: str, *, merge: bool = False) -> ProjectMoved:
-        """Give a project another name, or put all that is in it into another project. Rules that name it move with it.
+        """Rename a project, or merge it into another one. Rules that name it are renamed too.
 
         Only the user may.
 

@@ -70,19 +70,13 @@ class ProjectStates:
         return saved
 
     def _checked(self, new: NewCheckpoint) -> tuple[CheckedMemory, CheckedMemory]:
-        limits = self._limits
         state = self._intake.json_object(new.state, "state")
         belongs = {} if new.commit is None else {anchors.COMMIT: anchors.commit(new.commit, "commit")}
         said = MemoryCreate(
             new.reason, namespace=new.namespace, thread_id=new.thread_id, kind=CHECKPOINT, metadata=belongs
         )
         reason = self._intake.created(said, field="reason")
-        content = exact_json.dumps(state).decode()
-        validation.part(content, "state", limits.text, "limits.text")
-        metadata = {"reason": reason.text}
-        labels = self._intake.labels(content, {})
-        stored = CheckedMemory(content, namespace=reason.namespace, kind=STATE, metadata=metadata, labels=labels)
-        return stored, reason
+        return as_memory(state, reason.namespace, {"reason": reason.text}, self._intake, self._limits), reason
 
     @retry_on_conflict
     async def _save(
@@ -154,6 +148,20 @@ class ProjectStates:
             changed = list(difference(before, after))
             found.append(StateRevision(one.revision, _reason(one.metadata_), one.app_name, one.changed_at, changed))
         return StateHistory(record.id, record.namespace, found[::-1])
+
+
+def as_memory(
+    state: dict[str, Any], namespace: str, metadata: dict[str, Any], intake: Intake, limits: LimitSettings
+) -> CheckedMemory:
+    """The memory that holds a state.
+
+    Raises:
+        Invalid: the state is too long.
+    """
+    content = exact_json.dumps(state).decode()
+    validation.part(content, "state", limits.text, "limits.text")
+    labels = intake.labels(content, {})
+    return CheckedMemory(content, namespace=namespace, kind=STATE, metadata=metadata, labels=labels)
 
 
 async def summary(state: ProjectState | None, limit: int = SUMMARY) -> str:

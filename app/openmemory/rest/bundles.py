@@ -58,7 +58,7 @@ async def export_bundle(
     app: AskingApp = None,
     namespace: Annotated[str, Query(description="The project.")] = "default",
 ) -> Bundle:
-    """Export the active memories of a project, the links among them, and its state, to share them with others.
+    """Export the memories, links and state of a project, to share them. Only active memories are in it.
 
     Logs, rules and histories are not in it. The same rows give the same bundle.
     """

@@ -33,7 +33,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from openmemory.access.models import App
 from openmemory.memories.listing.criteria import like_pattern
-from openmemory.memories.models import Category, Memory, MemoryCategory
+from openmemory.memories.models import HAS_METADATA, Category, Memory, MemoryCategory
 from openmemory.search.filter_values import ISO
 from openmemory.search.filters import All, Comparison, Either, Node, Not, Operator
 from openmemory.serialization import exact_json
@@ -229,8 +229,6 @@ _SIGNS = {Operator.GT: ">", Operator.GTE: ">=", Operator.LT: "<", Operator.LTE: 
 
 # The metadata.
 
-_SAYS_SOMETHING: ColumnElement[bool] = literal_column("memories.metadata <> '{}'::jsonb")
-"""Matches the condition of the partial index on metadata."""
 _IS_TIME: ColumnElement[Any] = literal_column(f"'^{ISO}$'")
 
 
@@ -317,7 +315,7 @@ def _nearest_day(moment: datetime, operator: Operator) -> str:
 def _holds(name: str) -> ColumnElement[bool]:
     """True if the metadata contains a document, looked up in an index."""
     document = cast(bindparam(name, type_=Text()), JSONB())
-    return and_(_SAYS_SOMETHING, Memory.metadata_.op("@>", is_comparison=True)(document))
+    return and_(HAS_METADATA, Memory.metadata_.op("@>", is_comparison=True)(document))
 
 
 def _document(path: tuple[str, ...], value: Any) -> str:
