@@ -65,7 +65,7 @@ async def test_values_are_set_read_listed_searched_and_deleted(lines: Lines, fai
     found = await lines("memory_search", project_id="shop", query="stack/database", limit="1")
     assert found[0] == "stack/database: PostgreSQL 17"
     assert await lines("memory_delete", **where) == ["Deleted: stack/database"]
-    assert "Value not found" in await failure("memory_get", **where)
+    assert await lines("memory_get", **where) == ["There is no value stack/database that you may read."]
     assert "Value not found" in await failure("memory_delete", **where)
     assert "value" in await failure("memory_set", **where)
 

@@ -26,6 +26,7 @@ from openmemory.config.addresses import is_loopback
 from openmemory.config.settings import Settings
 from openmemory.embedded.folder import default_data_dir, running_service
 from openmemory.errors import OpenMemoryError
+from openmemory.mcp.formats import AnswerFormat, default_format, named_toolsets
 from openmemory.serialization.exact_json import no_number
 
 # The names below are the protocol's. The SDK has them too, but importing it takes longer than the rest of a start.
@@ -107,7 +108,8 @@ async def bridge(
         path += f"/{quote(client or settings.access.default_app, safe='')}/http/{quote(user or '', safe='')}"
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     # Assistants are at the other end, whatever the address looks like.
-    headers["X-MCP-Format"] = "compact" if settings.mcp.format == "auto" else settings.mcp.format
+    named = named_toolsets(settings.mcp, toolsets)
+    headers["X-MCP-Format"] = default_format(settings.mcp, named, AnswerFormat.COMPACT)
     if toolsets is not None:
         headers["X-MCP-Toolsets"] = toolsets
     if project is not None:

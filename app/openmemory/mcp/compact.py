@@ -51,8 +51,14 @@ def listing(lines: list[str], page: ThreadPage | SessionPage | DocumentPage | Va
     """The lines of a page, and the number of the next one if there are more. `nothing` stands for no lines."""
     if not lines:
         return [nothing]
+    more = further(page)
+    return [*lines, more] if more else lines
+
+
+def further(page: ThreadPage | SessionPage | DocumentPage | ValuePage) -> str | None:
+    """The line about the pages that follow; None if there are none."""
     more = page.total > page.page * page.size
-    return [*lines, f"{page.total} in all; page {page.page + 1} has more."] if more else lines
+    return f"{page.total} in all; page {page.page + 1} has more." if more else None
 
 
 def brackets(labels: Sequence[str], namespace: str, asked: str | None) -> str:

@@ -1,11 +1,10 @@
 """Tools that pack what an assistant should know, and save the state of a project. Offered by the toolset `context`.
 
-Their names and arguments are those of Mempack. A repository is a namespace.
+Their names, arguments and JSON answers are those of Mempack. A repository is a namespace.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Literal
 
 from mcp_types import ToolAnnotations
@@ -17,10 +16,11 @@ from openmemory.mcp.identity import Offer
 from openmemory.mcp.tool import Answer, Arguments, JsonObject, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.projects.context import BUDGET, ContextQuery
-from openmemory.projects.packing import ContextPack
-from openmemory.projects.schemas import NewCheckpoint
+from openmemory.projects.pack_schemas import ContextPack
+from openmemory.projects.schemas import NewCheckpoint, TokensGiven
 from openmemory.projects.states import summary
 from openmemory.search.brief import BriefQuery
+from openmemory.search.schemas import Method
 from openmemory.services import Services
 
 _THREADS = 5
@@ -75,7 +75,7 @@ async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answ
     lead = await summary(state)
     brief = await services.briefs.brief(call.caller, BriefQuery(namespace, lead=lead))
     threads = await services.conversations.threads(call.caller, namespaces=(namespace,), size=_THREADS)
-    passages = await services.sources.list(call.caller, namespaces=(namespace,), size=1)
+    passages = await services.sources.passages(call.caller, namespace)
     untrusted = Untrusted(services.settings.capture.injection)
     recent = [
         {"thread_id": untrusted.name(one.thread_id), "title": untrusted.name(one.title or "")} for one in threads.items
@@ -86,9 +86,10 @@ async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answ
     data = {
         "repo_id": namespace, "workspace": call.arguments.workspace or "default", "has_state": state is not None,
         "state_summary": lead, "recent_threads": recent, "memory_count": brief.total,
-        "source_count": passages.total, "suggestion": suggestion,
+        "chunk_count": passages, "suggestion": suggestion,
     }  # fmt: skip
-    return Answer([*lines, suggestion], data, untrusted.note())
+    lines.append(suggestion)
+    return Answer(lines, data, untrusted.note(), "\n".join(lines))
 
 
 async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answer:
@@ -111,13 +112,18 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
         "tool": "mem_get_context",
         "repo": {"repo_id": pack.namespace, "head": head or ""},
         "workspace": given.workspace or "default",
-        "search_meta": {"query": pack.query, "clusters_formed": sum(bool(one.cluster_ids) for one in pack.memories)},
+        "search_meta": {
+            "query": pack.query, "mode_used": "bm25" if pack.search_method is Method.LEXICAL else "hybrid",
+            "vector_used": pack.search_method is not Method.LEXICAL, "fallback_reason": pack.note or "",
+            "clusters_formed": sum(bool(one.cluster_ids) for one in pack.memories),
+        },
         "state": pack.state or {},
         "state_source": "none" if pack.state is None else "state_current",
         "matched_threads": [{"thread_id": thread, "why": "its items are in the pack"} for thread in pack.threads],
         "top_memories": [
             {
-                "id": str(one.id), "thread_id": one.thread_id, "title": one.text, "app_name": one.app_name,
+                "id": str(one.id), "thread_id": one.thread_id or "",
+                **dict(zip(("title", "_", "summary"), one.text.partition("\n"), strict=True)), "app_name": one.app_name,
                 "anchor_commit": one.commit or "", "created_at": one.created_at.isoformat(),
                 "is_cluster": bool(one.cluster_ids),
                 "cluster_size": 1 + len(one.cluster_ids), "cluster_ids": [str(id_) for id_ in one.cluster_ids],
@@ -127,7 +133,8 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
             for one in pack.memories
         ],
         "top_chunks": [
-            {"chunk_id": str(one.id), "locator": one.locator, "text": one.text} for one in pack.passages
+            {"chunk_id": str(one.id), "thread_id": one.thread_id or "", "locator": one.locator, "text": one.text}
+            for one in pack.passages
         ],
         "link_trail": links,
         "conflicts": [
@@ -176,13 +183,25 @@ async def _usage(services: Services, call: ToolCall[UsageArguments]) -> Answer:
     if given.me and given.repo:
         raise Invalid("me", "must be left out where repo is given")
     namespace = None if given.me else given.namespace(call.offer)
-    found = await services.reads.report(call.caller, namespace=namespace)
-    total = asdict(found.total)
+    report = services.reads.report
+    overall = _totals((await report(call.caller)).total)
+    if namespace is None:
+        data, shown = {"scope": "profile", "overall": overall}, overall
+    else:
+        shown = _totals((await report(call.caller, namespace=namespace)).total)
+        data = {"scope": "repo", "repo_id": namespace, "repo": shown, "overall": overall}
     lines = [
-        f"{total['calls']} packs in 30 days: {total['used']:,} tokens given, {total['saved']:,} saved against the full"
-        f" texts, {total['dropped']:,} left out."
+        f"{shown['request_count']} packs in 30 days: {shown['used_total']:,} tokens given, {shown['saved_total']:,}"
+        f" saved against the full texts, {shown['dropped_total']:,} left out."
     ]
-    return Answer(lines, {"scope": "profile" if namespace is None else "repo", "repo_id": namespace, "overall": total})
+    return Answer(lines, data)
+
+
+def _totals(given: TokensGiven) -> dict[str, int]:
+    return {
+        "request_count": given.calls, "candidate_total": given.candidates, "used_total": given.used,
+        "saved_total": given.saved, "dropped_total": given.dropped,
+    }  # fmt: skip
 
 
 async def _checkpoint(services: Services, call: ToolCall[CheckpointArguments]) -> Answer:

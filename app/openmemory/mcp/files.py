@@ -1,6 +1,6 @@
 """Tools for the files of a project. Offered by the toolset `files`.
 
-`file_index` and `file_search` have the names and arguments of DevMemory.
+`file_index` and `file_search` have the names, arguments and JSON answers of DevMemory.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from openmemory.errors import BatchRefused, Invalid
+from openmemory.identity.caller import Caller
 from openmemory.mcp.compact import block, brackets, inline
-from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Strings, Time, Tool, ToolCall
+from openmemory.mcp.devmemory import found_by
+from openmemory.mcp.tool import Answer, Arguments, Id, Items, JsonObject, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
-from openmemory.search.schemas import PassageResult, SearchQuery
+from openmemory.search.schemas import Method, PassageResult, SearchQuery
 from openmemory.serialization import exact_json
 from openmemory.services import Services
 from openmemory.sources.models import PassageKind
 from openmemory.sources.schemas import NewFile
+
+_KINDS = PassageKind.TEXT.value, PassageKind.CODE.value
 
 
 class FilesArguments(Arguments):
@@ -36,7 +40,7 @@ class IndexArguments(Arguments):
     file_path: str = Field(description="Relative to the project, such as src/main.py.")
     file_type: str | None = None
     summary: str | None = Field(None, description="What the file is about.")
-    symbols: Strings | JsonObject = Field(default_factory=list, description="The names that it defines.")
+    symbols: Items | JsonObject = Field(default_factory=list, description="The names that it defines.")
 
 
 class SearchIndexArguments(Arguments):
@@ -70,21 +74,20 @@ async def _find(services: Services, call: ToolCall[FilesArguments]) -> Answer:
         arguments.query,
         limit=arguments.limit,
         namespaces=() if arguments.namespace is None else (arguments.namespace,),
-        kinds=(PassageKind.TEXT.value, PassageKind.CODE.value),
+        kinds=_KINDS,
         below=arguments.path or "",
         languages=() if arguments.language is None else (arguments.language.lower(),),
         symbol=arguments.symbol or "",
     )
-    answer = await services.search.passages(call.caller, query)
-    untrusted = Untrusted(services.settings.capture.injection)
-    found = [_shown(result, untrusted) for result in answer.results]
+    found, _, note = await _found(services, call.caller, query)
     output = PassagesOutput(results=found).model_dump(mode="json")
-    return Answer(list(_lines(found, arguments.namespace)), output, untrusted.note(answer.note))
+    return Answer(list(_lines(found, arguments.namespace)), output, note)
 
 
 async def _index(services: Services, call: ToolCall[IndexArguments]) -> Answer:
     given = call.arguments
-    symbols = given.symbols if isinstance(given.symbols, list) else [exact_json.dumps(given.symbols).decode()]
+    named = given.symbols if isinstance(given.symbols, list) else [given.symbols]
+    symbols = [one if isinstance(one, str) else exact_json.dumps(one).decode() for one in named]
     parts = [given.summary or "", f"Type: {given.file_type}" if given.file_type else "", ", ".join(symbols)]
     text = "\n\n".join(part for part in parts if part)
     if not text:
@@ -95,16 +98,33 @@ async def _index(services: Services, call: ToolCall[IndexArguments]) -> Answer:
         raise error.refused[0] from None
     if isinstance(stored, Invalid):
         raise stored
-    lines = [f"Indexed: {inline(given.file_path)}"]
-    if stored.redacted:
-        lines.append(f"{', '.join(stored.redacted)} redacted.")
-    return Answer(lines, {"file_path": stored.path, "event": stored.event.value})
+    said = f"Indexed: {inline(given.file_path)}"
+    note = f"{', '.join(stored.redacted)} redacted." if stored.redacted else None
+    return Answer([said], {"file_path": stored.path, "event": stored.event.value}, note, said)
 
 
 async def _search_index(services: Services, call: ToolCall[SearchIndexArguments]) -> Answer:
     given = call.arguments
-    find = FilesArguments(query=given.query, limit=given.limit, namespace=given.project_id)
-    return await _find(services, ToolCall(call.caller, find, call.offer, call.ask))
+    query = SearchQuery(given.query, limit=given.limit, namespaces=(given.project_id,), kinds=_KINDS)
+    found, method, note = await _found(services, call.caller, query)
+    results = [
+        {
+            "id": str(one.id), "project_id": one.namespace, "file_path": one.path, "file_type": one.language,
+            "summary": one.content, "created_by": one.app_name, "created_at": one.created_at.isoformat(),
+            "score": one.score,
+        }
+        for one in found
+    ]  # fmt: skip
+    return Answer(list(_lines(found, given.project_id)), found_by(method, given.query, results), note)
+
+
+async def _found(
+    services: Services, caller: Caller, query: SearchQuery
+) -> tuple[list[FoundPassage], Method, str | None]:
+    answer = await services.search.passages(caller, query)
+    untrusted = Untrusted(services.settings.capture.injection)
+    found = [_shown(result, untrusted) for result in answer.results]
+    return found, answer.search_method, untrusted.note(answer.note)
 
 
 def _shown(result: PassageResult, untrusted: Untrusted) -> FoundPassage:

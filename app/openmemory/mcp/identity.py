@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,26 +14,19 @@ from openmemory.config.settings import LimitSettings, McpSettings
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal
 from openmemory.identity.request import RequestContext
+from openmemory.mcp.formats import (
+    ALIASES,
+    TOOLSETS,
+    AnswerFormat,
+    answer_format,
+    default_format,
+    named_toolsets,
+)
 from openmemory.memories import validation
 from openmemory.projects.anchors import commit
 from openmemory.sessions.storage import SessionNames
 
 _KEY = "openmemory.identity"
-
-TOOLSETS = frozenset({"admin", "context", "documents", "files", "notes", "projects", "sessions", "threads"})
-"""The toolsets that are offered only on request."""
-
-ALIASES = {"devmemory": ("files", "projects", "sessions"), "mempack": ("context", "notes")}
-"""Other memory servers, with the toolsets whose tools have the names and arguments of theirs."""
-
-
-class AnswerFormat(StrEnum):
-    """The form of a tool's answer."""
-
-    COMPACT = "compact"
-    """Lines of text that cost few tokens."""
-    JSON = "json"
-    """OpenMemory's JSON, and the same as structured content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +85,9 @@ def offer_of(request: Request, settings: McpSettings) -> Offer:
         Invalid: a value is unknown.
     """
     asked = request.query_params.get("format") or request.headers.get("x-mcp-format")
-    chosen = asked or settings.format
-    if chosen == "auto":
-        chosen = AnswerFormat.JSON if request.path_params else AnswerFormat.COMPACT
-    named = request.query_params.get("toolsets") or request.headers.get("x-mcp-toolsets")
-    toolsets = settings.toolsets if named is None else [each.strip() for each in named.split(",") if each.strip()]
+    toolsets = named_toolsets(settings, request.query_params.get("toolsets") or request.headers.get("x-mcp-toolsets"))
+    usual = AnswerFormat.JSON if request.path_params else AnswerFormat.COMPACT
+    chosen = answer_format(asked) if asked else default_format(settings, toolsets, usual)
     toolsets = [one for named in toolsets for one in ALIASES.get(named, (named,))]
     if unknown := set(toolsets) - TOOLSETS:
         known = ", ".join(sorted({*TOOLSETS, *ALIASES}))
@@ -105,21 +95,7 @@ def offer_of(request: Request, settings: McpSettings) -> Offer:
     legacy = bool(request.path_params) and asked is None
     project = request.query_params.get("project") or unquote(request.headers.get("x-mcp-project", "")) or None
     head = request.query_params.get("head") or request.headers.get("x-mcp-head") or None
-    return Offer(answer_format(chosen), frozenset(toolsets), legacy, project, head and commit(head, "head"))
-
-
-def answer_format(value: Any) -> AnswerFormat:
-    """Returns the form of answers that a client asks for.
-
-    Raises:
-        Invalid: there is no such form.
-    """
-    if value == "prompt":  # Mempack's name
-        return AnswerFormat.COMPACT
-    try:
-        return AnswerFormat(value)
-    except ValueError:
-        raise Invalid("format", f"must be {' or '.join(AnswerFormat)}") from None
+    return Offer(chosen, frozenset(toolsets), legacy, project, head and commit(head, "head"))
 
 
 def identified(principal: Principal, names: SessionNames, offer: Offer) -> Identity:

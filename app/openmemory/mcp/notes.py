@@ -27,7 +27,11 @@ class AddNoteArguments(ProjectArguments):
     entities: Strings = Field(default_factory=list)
 
 
-class UpdateNoteArguments(Arguments):
+class _ByIdArguments(Arguments):
+    needless = frozenset({"repo", "workspace"})  # an id is unique in all of them
+
+
+class UpdateNoteArguments(_ByIdArguments):
     id: Reference
     title: str | None = None
     summary: str | None = Field(None, description="An empty text removes it.")
@@ -39,7 +43,7 @@ class UpdateNoteArguments(Arguments):
     entities_remove: Strings = Field(default_factory=list)
 
 
-class LinkArguments(Arguments):
+class LinkArguments(_ByIdArguments):
     from_id: Reference
     rel: str = Field(description="What the first is to the second, such as fixes or depends_on.")
     to_id: Reference

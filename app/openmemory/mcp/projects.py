@@ -1,6 +1,6 @@
 """Tools for projects, and for values under a topic and a key. Offered by the toolset `projects`.
 
-Their names and arguments are those of DevMemory. A project is a namespace.
+Their names, arguments and JSON answers are those of DevMemory. A project is a namespace.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from openmemory.mcp.compact import block, inline, listing
+from openmemory.errors import NotFound
+from openmemory.mcp.compact import block, further, inline, listing
+from openmemory.mcp.devmemory import found_by, not_found
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.intake import KEYED
 from openmemory.memories.schemas import Event
+from openmemory.projects.kept import parts
 from openmemory.projects.schemas import NewProject, NewValue, RegisteredProject, StoredValue
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
@@ -77,7 +80,8 @@ async def _register(services: Services, call: ToolCall[RegisterArguments]) -> An
     new = NewProject(given.id, given.name, given.root_path)
     found = await services.projects.register(call.caller, new)
     untrusted = Untrusted(services.settings.capture.injection)
-    return Answer([f"Project registered: {inline(found.name or '')} ({inline(given.id)})"], _project(found, untrusted))
+    said = f"Project registered: {inline(found.name or '')} ({inline(given.id)})"
+    return Answer([said], _project(found, untrusted), text=said)
 
 
 async def _projects(services: Services, call: ToolCall[NoArguments]) -> Answer:
@@ -89,7 +93,8 @@ async def _projects(services: Services, call: ToolCall[NoArguments]) -> Answer:
         f" conversations, {one['file_count']} files, {one['document_count']} documents)"
         for one in found
     ]
-    return Answer(lines or ["There are no projects that you may read."], {"results": found}, untrusted.note())
+    lines = lines or ["There are no projects that you may read."]
+    return Answer(lines, {"results": found}, untrusted.note(), found)
 
 
 async def _status(services: Services, call: ToolCall[StatusArguments]) -> Answer:
@@ -120,12 +125,17 @@ async def _set(services: Services, call: ToolCall[SetArguments]) -> Answer:
     name = f"{inline(given.topic)}/{inline(given.key)}"
     said = "unchanged" if done.event is Event.NONE else "set"
     data = {"id": str(done.id), "event": done.event.value, "revision": done.revision}
-    return Answer([f"Memory {said}: {name}"], data)
+    # Its vector follows in a moment, unless the model or the index is away.
+    embedded = "yes" if services.spaces.serving.answers else "no"
+    return Answer([f"Memory {said}: {name}"], data, text=f"Memory set: {name} (embedded: {embedded})")
 
 
 async def _get(services: Services, call: ToolCall[KeyArguments]) -> Answer:
     given = call.arguments
-    found = await services.values.get(call.caller, given.topic, given.key, given.project_id)
+    try:
+        found = await services.values.get(call.caller, given.topic, given.key, given.project_id)
+    except NotFound:
+        return not_found(f"There is no value {inline(given.topic)}/{inline(given.key)} that you may read.")
     untrusted = Untrusted(services.settings.capture.injection)
     output = _output(found, untrusted)
     return Answer([_line(output)], output.model_dump(mode="json"), untrusted.note())
@@ -139,8 +149,8 @@ async def _list(services: Services, call: ToolCall[ListValuesArguments]) -> Answ
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_output(one, untrusted) for one in page.items]
     lines = listing([_line(one) for one in found], page, "There are no values that you may read.")
-    data = {"results": [one.model_dump(mode="json") for one in found], "total": page.total}
-    return Answer(lines, data, untrusted.note())
+    results = [one.model_dump(mode="json") for one in found]
+    return Answer(lines, {"results": results, "total": page.total}, untrusted.note(further(page)), results)
 
 
 async def _search(services: Services, call: ToolCall[SearchValuesArguments]) -> Answer:
@@ -150,8 +160,7 @@ async def _search(services: Services, call: ToolCall[SearchValuesArguments]) -> 
     untrusted = Untrusted(services.settings.capture.injection)
     results: list[dict[str, Any]] = []
     for one in answer.results:
-        name, _, value = one.memory.partition(": ")
-        topic, _, key = name.partition("/")
+        topic, key, value = parts(one.key, one.memory)
         results.append(
             {
                 "id": str(one.id), "project_id": untrusted.name(one.namespace), "topic": untrusted.name(topic),
@@ -161,14 +170,15 @@ async def _search(services: Services, call: ToolCall[SearchValuesArguments]) -> 
             }
         )  # fmt: skip
     lines = [f"{inline(one['topic'])}/{inline(one['key'])}: {block(one['value'])}" for one in results]
-    data = {"query": given.query, "search_type": answer.search_method.value, "count": len(results), "results": results}
+    data = found_by(answer.search_method, given.query, results)
     return Answer(lines or ["There is no value that you may read."], data, untrusted.note(answer.note))
 
 
 async def _delete(services: Services, call: ToolCall[KeyArguments]) -> Answer:
     given = call.arguments
     gone = await services.values.delete(call.caller, given.topic, given.key, given.project_id)
-    return Answer([f"Deleted: {inline(given.topic)}/{inline(given.key)}"], {"id": str(gone)})
+    said = f"Deleted: {inline(given.topic)}/{inline(given.key)}"
+    return Answer([said], {"id": str(gone)}, text=said)
 
 
 def _output(found: StoredValue, untrusted: Untrusted) -> ValueOutput:

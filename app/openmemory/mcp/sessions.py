@@ -1,6 +1,6 @@
 """Tools for sessions: save, read, list and search numbered conversations. Offered by the toolset `sessions`.
 
-Their names and arguments are those of DevMemory.
+Their names, arguments and JSON answers are those of DevMemory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from openmemory.mcp.compact import block, brackets, inline, listing
+from openmemory.errors import NotFound
+from openmemory.mcp.compact import block, brackets, further, inline, listing
+from openmemory.mcp.devmemory import found_by, not_found
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall, absent
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import SearchQuery
@@ -77,16 +79,19 @@ async def _create(services: Services, call: ToolCall[CreateArguments]) -> Answer
     new = NewSession(given.session_num, given.title, given.summary or "", given.content or "", given.project_id)
     saved = await services.sessions.save(call.caller, new)
     done = {"ADD": "created", "UPDATE": "updated", "NONE": "is unchanged"}[saved.event.value]
-    lines = [f"Session {saved.number} {done}: {inline(saved.title)}"]
-    if saved.redacted:
-        lines.append(f"{', '.join(saved.redacted)} redacted.")
     data = {"id": str(saved.id), "session_num": saved.number, "event": saved.event.value}
-    return Answer(lines, data | ({"redacted": saved.redacted} if saved.redacted else {}))
+    data |= {"redacted": saved.redacted} if saved.redacted else {}
+    note = f"{', '.join(saved.redacted)} redacted." if saved.redacted else None
+    name, title = f"Session {saved.number}", inline(saved.title)
+    return Answer([f"{name} {done}: {title}"], data, note, f"{name} created: {title}")
 
 
 async def _get(services: Services, call: ToolCall[GetArguments]) -> Answer:
     given = call.arguments
-    found = await services.sessions.read(call.caller, given.session_num, namespaces=(given.project_id,))
+    try:
+        found = await services.sessions.read(call.caller, given.session_num, namespaces=(given.project_id,))
+    except NotFound:
+        return not_found(f"There is no session {given.session_num} that you may read.")
     untrusted = Untrusted(services.settings.capture.injection)
     pages = max(1, -(-len(found.content) // _PAGE))
     page = max(1, min(given.page, pages))
@@ -106,8 +111,8 @@ async def _list(services: Services, call: ToolCall[ListSessionsArguments]) -> An
     found = [_session(session, untrusted, ()) for session in page.items]
     lines = [_line(one) for one in found]
     lines = listing(lines, page, "There is no session that you may read.")
-    return Answer(lines, {"results": [one.model_dump(mode="json") for one in found], "total": page.total},
-                  untrusted.note())  # fmt: skip
+    results = [one.model_dump(mode="json") for one in found]
+    return Answer(lines, {"results": results, "total": page.total}, untrusted.note(further(page)), results)
 
 
 async def _search(services: Services, call: ToolCall[SearchSessionsArguments]) -> Answer:
@@ -131,7 +136,7 @@ async def _search(services: Services, call: ToolCall[SearchSessionsArguments]) -
         f"\n  {block(one.content)}"
         for one in found
     ]
-    data = {"query": given.query, "count": len(found), "results": [one.model_dump(mode="json") for one in found]}
+    data = found_by(answer.search_method, given.query, [one.model_dump(mode="json") for one in found])
     return Answer(lines, data, untrusted.note(answer.note))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Va
 from openmemory.errors import Forbidden, NotFound, OpenMemoryError, Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.mcp import compact
-from openmemory.mcp.identity import AnswerFormat, Identity, Offer, answer_format
+from openmemory.mcp.formats import AnswerFormat, answer_format
+from openmemory.mcp.identity import Identity, Offer
 from openmemory.serialization import exact_json
 from openmemory.services import Services
 
@@ -74,6 +75,9 @@ JsonObject = Annotated[dict[str, Any], BeforeValidator(_object)]
 Strings = Annotated[list[str], BeforeValidator(_strings)]
 """An argument that is a list of texts, also as JSON text, or a single text."""
 
+Items = Annotated[list[str | dict[str, Any]], BeforeValidator(_strings)]
+"""An argument that is a list of texts or objects, also as JSON text, or a single text."""
+
 Reference = Annotated[str, BeforeValidator(_text)]
 """An argument that is the id of a memory."""
 
@@ -82,6 +86,9 @@ class Arguments(BaseModel):
     """Base of a tool's input. Unknown arguments are named in the answer's note: models invent some."""
 
     model_config = ConfigDict(extra="ignore")
+
+    needless: ClassVar[frozenset[str]] = frozenset()
+    """Arguments that another server has, and that say nothing here. No note names them."""
 
 
 AskUser = Callable[[str], Awaitable[bool]]
@@ -102,15 +109,15 @@ class ToolCall(Generic[ArgumentsT]):
 class Answer:
     """The result of a tool.
 
-    `lines` are the compact form, `data` is the structured content of the JSON form. `text` is OpenMemory's text in the
-    JSON form: JSON with fewer fields, or a text with the note beside it; None means that it is `data`. The note comes
-    last in every form.
+    `lines` are the compact form, `data` is the structured content of the JSON form. `text` is the text in the JSON form
+    as the server that we succeed gives it: JSON with fewer fields, or a list or a text with the note beside it; None
+    means that it is `data`. The note comes last in every form.
     """
 
     lines: Sequence[str]
     data: dict[str, Any]
     note: str | None = None
-    text: str | dict[str, Any] | None = None
+    text: str | list[Any] | dict[str, Any] | None = None
 
     def result(self, form: AnswerFormat, unknown: Sequence[str]) -> CallToolResult:
         """Returns what is sent. `unknown`: the names of arguments that the tool does not have.
@@ -123,7 +130,10 @@ class Answer:
             lines = self.lines if note is None else [*self.lines, f"Note: {compact.inline(note)}"]
             return CallToolResult(content=[TextContent(type="text", text="\n".join(lines))])
         noted = {} if note is None else {"note": note}
-        texts = [self.text, note] if isinstance(self.text, str) else [_dumped((self.text or self.data) | noted)]
+        if isinstance(self.text, str | list):
+            texts = [self.text if isinstance(self.text, str) else _dumped(self.text), note]
+        else:
+            texts = [_dumped((self.text or self.data) | noted)]
         content = [TextContent(type="text", text=text) for text in texts if text is not None]
         return CallToolResult(content=content, structured_content=self.data | noted)
 
@@ -198,7 +208,8 @@ class Tool(Generic[ArgumentsT]):
             await services.denials.record(identity.principal, error, f"tool {self.name}")
             outcome = CallOutcome.UNAVAILABLE if isinstance(error, Unavailable) else CallOutcome.REFUSED
             return failure(self._words(error)), outcome
-        return answer.result(form, sorted(given.keys() - self.arguments.model_fields.keys())), CallOutcome.OK
+        known = self.arguments.model_fields.keys() | self.arguments.needless
+        return answer.result(form, sorted(given.keys() - known)), CallOutcome.OK
 
     async def _refused(self, mode: str, ask: AskUser | None, *, confirmed: bool) -> str | None:
         """Returns why the tool may not write under this `mcp.write_mode`; None if it may, or does not write."""
@@ -235,7 +246,7 @@ def _shown(name: str) -> str:
     return compact.inline(name)[:60]
 
 
-def _dumped(value: dict[str, Any]) -> str:
+def _dumped(value: Any) -> str:
     return exact_json.dumps(value).decode()
 
 

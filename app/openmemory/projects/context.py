@@ -20,7 +20,8 @@ from openmemory.memories import validation
 from openmemory.memories.service import Memories
 from openmemory.projects import links
 from openmemory.projects.anchors import anchor, commit, compared
-from openmemory.projects.packing import ContextPack, Material, pack
+from openmemory.projects.pack_schemas import ContextPack
+from openmemory.projects.packing import Material, pack
 from openmemory.projects.states import ProjectStates
 from openmemory.projects.usage import ReadCounts
 from openmemory.search.brief import GENERAL
@@ -150,7 +151,7 @@ class ContextPacks:
         notes = [note for note in (found.note, None if state is None else state.note, history.note) if note]
         material = Material(
             asked.namespace, question, state, results, passages.results, _clusters(results, vectors, dimension),
-            trail, orphans, history.commits, "; ".join(notes) or None,
+            trail, orphans, history.commits, found.search_method, "; ".join(notes) or None,
         )  # fmt: skip
         # In a thread, because tokens are counted.
         made = await asyncio.to_thread(self._packed, material, asked)

@@ -50,6 +50,12 @@ class Present(NamedTuple):
     readable: bool
 
 
+def parts(key: str | None, content: str) -> tuple[str, str, str]:
+    """The topic, the key and the value of a memory of the kind `keyed`."""
+    topic, _, name = (key or "").partition("/")
+    return topic, name, content.removeprefix(f"{key}: ")
+
+
 def of_kind(kind: str) -> ColumnElement[bool]:
     """The active memories of a kind. Constants, so that every plan can use the partial index."""
     assert kind in (STATE, KEYED)

@@ -8,23 +8,30 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from enum import StrEnum
 from itertools import islice
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
-
-from pydantic import Field
 
 from openmemory.content_policy.injection import LABEL, instructs
 from openmemory.dedup.key_values import parsed as key_values
 from openmemory.memories.intake import KEYED
 from openmemory.projects import tokens
+from openmemory.projects.kept import parts
+from openmemory.projects.pack_schemas import (
+    ContextPack,
+    DroppedItem,
+    ItemDecision,
+    PackBudget,
+    PackedKind,
+    PackedLink,
+    PackedMemory,
+    PackedPassage,
+    StateConflict,
+)
 from openmemory.projects.schemas import ProjectState
 from openmemory.projects.states import leaves
-from openmemory.search.schemas import PassageResult, SearchResult
+from openmemory.search.schemas import Method, PassageResult, SearchResult
 from openmemory.serialization import exact_json
-from openmemory.serialization.omission import is_none
 
 STATE_MOST, MEMORY_MOST, PASSAGE_MOST = 600, 80, 320
 """The number of tokens that one item may have."""
@@ -48,128 +55,6 @@ RULES = (
 )
 
 
-class PackedKind(StrEnum):
-    """The kinds of items that a pack contains."""
-
-    STATE = "state"
-    MEMORY = "memory"
-    LINK = "link"
-    PASSAGE = "passage"
-
-
-@dataclass(slots=True)
-class PackedMemory:
-    """A memory in a pack. It stands for others that say nearly the same."""
-
-    id: UUID
-    text: str
-    score: float
-    app_name: str
-    namespace: str
-    thread_id: str | None
-    kind: str
-    created_at: datetime
-    valid_until: Annotated[datetime | None, Field(exclude_if=is_none)]
-    cluster_ids: Annotated[list[UUID], Field(description="Memories that say nearly the same, which were left out.")]
-    overruled: Annotated[bool, Field(description="The state gives one of its keys another value.")]
-    truncated: bool
-    commit: Annotated[
-        str | None, Field(exclude_if=is_none, description="The commit that it belongs to (`metadata.commit`).")
-    ] = None
-
-
-@dataclass(slots=True)
-class PackedPassage:
-    """A passage in a pack, as evidence."""
-
-    id: UUID
-    locator: Annotated[str, Field(description="Where it stands: a path with lines, a document, or a conversation.")]
-    text: str
-    score: float
-    kind: str
-    app_name: str
-    truncated: bool
-
-
-@dataclass(slots=True)
-class PackedLink:
-    """A link between two memories of a pack."""
-
-    from_id: UUID
-    rel: str
-    to_id: UUID
-
-
-@dataclass(slots=True)
-class StateConflict:
-    """A key to which a memory gives another value than the state does."""
-
-    path: str
-    state: Any
-    memory_id: UUID
-    value: str
-
-
-@dataclass(slots=True)
-class DroppedItem:
-    """An item that is not in the pack."""
-
-    kind: PackedKind
-    id: Annotated[str, Field(description="The id, or the key of the state.")]
-    title: str
-    tokens: int
-    why: str
-
-
-@dataclass(slots=True)
-class ItemDecision:
-    """An item, and why it is in the pack or not. Only where it was asked for."""
-
-    kind: PackedKind
-    id: str
-    title: str
-    rank: Annotated[int, Field(description="Its place among the items of its kind, from 1.")]
-    score: float | None
-    tokens: Annotated[int, Field(description="Its size in the pack.")]
-    full_tokens: Annotated[int, Field(description="Its size as a whole.")]
-    included: bool
-    why: str
-
-
-@dataclass(slots=True)
-class PackBudget:
-    """The tokens of a pack. `used` counts the whole rendered text."""
-
-    tokenizer: str
-    target: int
-    candidates: Annotated[int, Field(description="The full texts of everything that was found.")]
-    used: int
-    truncated: Annotated[int, Field(description="What was cut from items that are in the pack.")]
-    dropped: Annotated[int, Field(description="The full texts of what is not in the pack.")]
-    saved: Annotated[int, Field(description="`candidates` less `used`; 0 if that is negative.")]
-
-
-@dataclass(slots=True)
-class ContextPack:
-    """A pack: all that an assistant should know now, within a budget."""
-
-    namespace: str
-    query: str
-    text: Annotated[str, Field(description="For the assistant; empty if the budget holds nothing.")]
-    state: dict[str, Any] | None
-    state_revision: int | None
-    memories: list[PackedMemory]
-    links: list[PackedLink]
-    passages: list[PackedPassage]
-    threads: Annotated[list[str], Field(description="The conversations that its items come from.")]
-    conflicts: list[StateConflict]
-    dropped: list[DroppedItem]
-    rules: list[str]
-    budget: PackBudget
-    note: Annotated[str | None, Field(exclude_if=is_none)] = None
-    decisions: Annotated[list[ItemDecision], Field(exclude_if=lambda found: not found)] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True)
 class Material:
     """The input of a pack. `clusters` maps a memory to the other memories that say nearly the same. `orphans`: the
@@ -184,6 +69,7 @@ class Material:
     links: Sequence[tuple[UUID, str, UUID]] = ()
     orphans: Sequence[SearchResult] = ()
     commits: Mapping[UUID, str] = field(default_factory=dict)
+    search_method: Method = Method.HYBRID
     note: str | None = None
 
 
@@ -303,6 +189,7 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
             truncated=sum(max(0, item.full - item.size) for item in all_kept if item.truncated),
             dropped=sum(one.tokens for one in dropped), saved=max(0, candidates - used),
         ),
+        search_method=material.search_method,
         note=material.note,
         decisions=decisions if explain else [],
     )  # fmt: skip
@@ -345,8 +232,8 @@ def _memories(
         parts += [f"({'; '.join(marks)})"] if marks else []
         line = " ".join(parts)
         value = PackedMemory(
-            one.id, shown, one.score, one.app_name, one.namespace, one.thread_id, one.kind, one.created_at,
-            one.valid_until, cluster, bool(against), shown != said, material.commits.get(one.id),
+            one.id, _two_lines(one.memory, shown), one.score, one.app_name, one.namespace, one.thread_id, one.kind,
+            one.created_at, one.valid_until, cluster, bool(against), shown != said, material.commits.get(one.id),
         )  # fmt: skip
         items.append(
             _Item(
@@ -368,8 +255,8 @@ def _conflicts(one: SearchResult, state: dict[str, Any] | None) -> Iterator[Stat
     pairs = key_values(one.memory)
     said = {} if pairs is None else dict(pairs)
     if one.kind == KEYED:
-        name, _, value = one.memory.partition(": ")
-        said[name.replace("/", ".")] = value
+        topic, key, value = parts(one.key, one.memory)
+        said[f"{topic}.{key}"] = value
     if not said:
         return
     by_key = {str(key).casefold(): (key, value) for key, value in said.items()}
@@ -395,7 +282,7 @@ def _passages(material: Material, dropped: list[DroppedItem], *, index: bool) ->
         heading = f"[{_short(one.id)}] {locator}" + (f" > {_name(one.heading)}" if one.heading else "")
         text = heading if index else "\n".join([heading, *(f"  {line}" for line in shown.split("\n"))])
         truncated = not index and shown != one.content.strip("\n")
-        value = PackedPassage(one.id, locator, shown, one.score, one.kind, one.app_name, truncated)
+        value = PackedPassage(one.id, locator, shown, one.score, one.kind, one.app_name, one.thread_id, truncated)
         items.append(
             _Item(
                 PackedKind.PASSAGE, str(one.id), locator, text, full, rank, one.score, value, truncated,
@@ -486,6 +373,12 @@ def _json(value: Any) -> str:
 
 def _short(id_: UUID) -> str:
     return str(id_)[:8]
+
+
+def _two_lines(text: str, shown: str) -> str:
+    """The beginning of a text, which is `shown` on one line, with the break after its first line."""
+    first = " ".join(text.lstrip().partition("\n")[0].split())
+    return f"{first}\n{shown[len(first) + 1 :]}" if first and shown.startswith(f"{first} ") else shown
 
 
 def _title(text: str) -> str:

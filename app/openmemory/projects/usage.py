@@ -24,7 +24,7 @@ from openmemory.errors import Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.projects.models import ReadUsage
-from openmemory.projects.packing import ContextPack
+from openmemory.projects.pack_schemas import ContextPack
 from openmemory.projects.schemas import DayOfReads, ReadReport, TokensGiven
 
 _COUNTS = ("calls", "items", "candidates", "used", "saved", "dropped")

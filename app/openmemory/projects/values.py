@@ -144,8 +144,7 @@ class Values:
 
 def stored_value(record: MemoryRecord) -> StoredValue:
     """A memory of the kind `keyed` as a value."""
-    topic, _, key = (record.key or "").partition("/")
-    value = record.content.removeprefix(f"{record.key}: ")
+    topic, key, value = kept.parts(record.key, record.content)
     return StoredValue(
         record.id, topic, key, value, record.namespace, record.app_name, record.revision, record.created_at,
         record.updated_at, record.labels,

@@ -8,7 +8,7 @@ from fastapi import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.projects.context import BUDGET, MAX_BUDGET, ContextQuery
-from openmemory.projects.packing import ContextPack
+from openmemory.projects.pack_schemas import ContextPack
 from openmemory.projects.schemas import ReadReport
 from openmemory.projects.usage import MAX_DAYS
 from openmemory.rest.caller import AskingApp, BodyUser, GivenId, TheAsking, TheServices, UserId

@@ -191,6 +191,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
             Memory.labels,
             Memory.expires_at,
             Memory.valid_until,
+            Memory.key,
             App.name.label("app_name"),
             CATEGORY_NAMES.label("categories"),
             found.c.score,

@@ -154,6 +154,7 @@ def _result(row: Any, hit: Fused, score: float) -> SearchResult:
         labels=row.labels,
         expires_at=row.expires_at,
         valid_until=row.valid_until,
+        key=row.key,
     )
 
 

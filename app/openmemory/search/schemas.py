@@ -260,6 +260,9 @@ class SearchResult:
     valid_until: Annotated[
         datetime | None, Field(description="Until when it holds; left out: not said.", exclude_if=is_none)
     ] = None
+    key: Annotated[
+        str | None, Field(description="The key under which it is set; left out: none.", exclude_if=is_none)
+    ] = None
     explanation: Annotated[
         Explanation | None, Field(description="Only where it was asked for.", exclude_if=is_none)
     ] = None

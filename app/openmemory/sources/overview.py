@@ -72,3 +72,17 @@ class Sources:
             await audit_log.record(tx, caller, AuditAction.SOURCE_LIST, detail={"sources": len(rows)})
         found = [StoredSource(id_, SourceType(type_), *rest) for id_, type_, *rest in rows]
         return StoredSourcePage(found, total, page, size)
+
+    async def passages(self, caller: Caller, namespace: str) -> int:
+        """The number of passages of the sources of a namespace that the caller may read.
+
+        Raises:
+            Invalid: the namespace is invalid.
+        """
+        caller.may_read()
+        which = readable_by(caller, Source), *listing.within((namespace,), self._limits)
+        await self._rates.search(caller)
+        async with self._database.transaction() as tx:
+            total = await tx.scalar(select(func.sum(Source.length)).where(*which), caller.parameters) or 0
+            await audit_log.record(tx, caller, AuditAction.SOURCE_LIST, detail={"passages": total})
+        return total

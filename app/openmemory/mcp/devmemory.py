@@ -1,0 +1,19 @@
+"""What the answers of DevMemory's tools have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openmemory.mcp.tool import Answer
+from openmemory.search.schemas import Method
+
+
+def found_by(method: Method, query: str, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the answer of a search."""
+    type_ = "full-text" if method is Method.LEXICAL else "semantic (vector)"
+    return {"search_type": type_, "query": query, "count": len(results), "results": results}
+
+
+def not_found(said: str) -> Answer:
+    """Returns the answer for something that is not there, which is no error. `said`: the compact form."""
+    return Answer([said], {"found": False}, text="not found")

@@ -1,0 +1,138 @@
+"""The shape of a context pack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import Field
+
+from openmemory.search.schemas import Method
+from openmemory.serialization.omission import is_none
+
+
+class PackedKind(StrEnum):
+    """The kinds of items that a pack contains."""
+
+    STATE = "state"
+    MEMORY = "memory"
+    LINK = "link"
+    PASSAGE = "passage"
+
+
+@dataclass(slots=True)
+class PackedMemory:
+    """A memory in a pack. It stands for others that say nearly the same."""
+
+    id: UUID
+    text: Annotated[str, Field(description="Its first line, and the rest on a second line.")]
+    score: float
+    app_name: str
+    namespace: str
+    thread_id: str | None
+    kind: str
+    created_at: datetime
+    valid_until: Annotated[datetime | None, Field(exclude_if=is_none)]
+    cluster_ids: Annotated[list[UUID], Field(description="Memories that say nearly the same, which were left out.")]
+    overruled: Annotated[bool, Field(description="The state gives one of its keys another value.")]
+    truncated: bool
+    commit: Annotated[
+        str | None, Field(exclude_if=is_none, description="The commit that it belongs to (`metadata.commit`).")
+    ] = None
+
+
+@dataclass(slots=True)
+class PackedPassage:
+    """A passage in a pack, as evidence."""
+
+    id: UUID
+    locator: Annotated[str, Field(description="Where it stands: a path with lines, a document, or a conversation.")]
+    text: str
+    score: float
+    kind: str
+    app_name: str
+    thread_id: Annotated[str | None, Field(exclude_if=is_none, description="The conversation that it is from.")]
+    truncated: bool
+
+
+@dataclass(slots=True)
+class PackedLink:
+    """A link between two memories of a pack."""
+
+    from_id: UUID
+    rel: str
+    to_id: UUID
+
+
+@dataclass(slots=True)
+class StateConflict:
+    """A key to which a memory gives another value than the state does."""
+
+    path: str
+    state: Any
+    memory_id: UUID
+    value: str
+
+
+@dataclass(slots=True)
+class DroppedItem:
+    """An item that is not in the pack."""
+
+    kind: PackedKind
+    id: Annotated[str, Field(description="The id, or the key of the state.")]
+    title: str
+    tokens: int
+    why: str
+
+
+@dataclass(slots=True)
+class ItemDecision:
+    """An item, and why it is in the pack or not. Only where it was asked for."""
+
+    kind: PackedKind
+    id: str
+    title: str
+    rank: Annotated[int, Field(description="Its place among the items of its kind, from 1.")]
+    score: float | None
+    tokens: Annotated[int, Field(description="Its size in the pack.")]
+    full_tokens: Annotated[int, Field(description="Its size as a whole.")]
+    included: bool
+    why: str
+
+
+@dataclass(slots=True)
+class PackBudget:
+    """The tokens of a pack. `used` counts the whole rendered text."""
+
+    tokenizer: str
+    target: int
+    candidates: Annotated[int, Field(description="The full texts of everything that was found.")]
+    used: int
+    truncated: Annotated[int, Field(description="What was cut from items that are in the pack.")]
+    dropped: Annotated[int, Field(description="The full texts of what is not in the pack.")]
+    saved: Annotated[int, Field(description="`candidates` less `used`; 0 if that is negative.")]
+
+
+@dataclass(slots=True)
+class ContextPack:
+    """A pack: all that an assistant should know now, within a budget."""
+
+    namespace: str
+    query: str
+    text: Annotated[str, Field(description="For the assistant; empty if the budget holds nothing.")]
+    state: dict[str, Any] | None
+    state_revision: int | None
+    memories: list[PackedMemory]
+    links: list[PackedLink]
+    passages: list[PackedPassage]
+    threads: Annotated[list[str], Field(description="The conversations that its items come from.")]
+    conflicts: list[StateConflict]
+    dropped: list[DroppedItem]
+    rules: list[str]
+    budget: PackBudget
+    search_method: Method = Method.HYBRID
+    note: Annotated[str | None, Field(exclude_if=is_none)] = None
+    decisions: Annotated[list[ItemDecision], Field(exclude_if=lambda found: not found)] = field(default_factory=list)
