@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -22,9 +23,11 @@ QUESTION = {"query": "which port has the database, and who chose the delays?", "
 
 
 @asynccontextmanager
-async def assistant(service: Service, user: str, folder: Path) -> AsyncIterator[Any]:
+async def assistant(
+    service: Service, user: str, folder: Path, toolsets: str = "context,notes,projects"
+) -> AsyncIterator[Any]:
     """A client of a bridge that was started in this folder: `await call(tool, …)` returns the text."""
-    arguments = ["--client", "claude", "--user", user, "--data-dir", service.folder, "--toolsets", "mempack,devmemory"]
+    arguments = ["--client", "claude", "--user", user, "--data-dir", service.folder, "--toolsets", toolsets]
     bridge = StdioServerParameters(
         command=sys.executable, args=["-m", "openmemory", "mcp", *arguments], cwd=folder, env=clean_environment()
     )
@@ -73,6 +76,9 @@ async def test_a_new_process_gets_the_same_pack(
         assert await call("mem_get_context", **QUESTION) == pack
         elsewhere = await call("mem_get_context", **QUESTION, repo="other")
     assert "6432" not in elsewhere
+    async with assistant(served, new_user, repository, "mempack") as call:
+        answer = json.loads(await call("mem_get_context", **QUESTION))
+        assert (answer["repo"]["repo_id"], answer["state"]["port"]) == ("acme/shop", 6432)
 
 
 @pytest.mark.usefixtures("address")

@@ -65,7 +65,7 @@ async def test_a_memory_of_a_dropped_commit_leaves_packs_and_comes_back(ids, rep
     assert await anchors() == {KEPT: None, DROPPED: None}
     first = await shown(head=HEAD)
     assert _ids(first) == set(ids.values())
-    assert "2 of the memories belong to commits" in first["note"]
+    assert "2 of the items belong to commits" in first["note"]
     told = await report(reachable=[KEPT], orphaned=[DROPPED])
     assert (told["reachable"], told["orphaned"]) == (1, 1)
     assert await anchors() == {KEPT: True, DROPPED: False}
@@ -83,6 +83,38 @@ async def test_a_memory_of_a_dropped_commit_leaves_packs_and_comes_back(ids, rep
     await report(head=LATER, reachable=[KEPT, DROPPED])  # the commit is back
     assert _ids(await shown(head=LATER)) == set(ids.values())
     assert _ids(await shown(head=HEAD)) == {ids["kept"], ids["free"]}
+
+
+async def test_a_message_of_a_dropped_commit_leaves_packs(client, new_user, anchors, report, shown):
+    said = [
+        {"role": "user", "content": "Deliveries go over port 6432 now.", "metadata": {"commit": DROPPED}},
+        {"role": "user", "content": "Deliveries are tried again."},
+    ]
+    body = {"user_id": new_user, "namespace": "shop", "messages": said, "infer": False}
+    assert (await client.post("/api/v1/threads/t/messages", json=body)).status_code == 200
+    assert await anchors() == {DROPPED: None}
+    await report(orphaned=[DROPPED])
+    pack = await shown(head=HEAD)
+    assert [one["text"] for one in pack["passages"]] == [said[1]["content"]]
+    [dropped] = pack["dropped"]
+    assert (dropped["kind"], dropped["why"]) == ("passage", "its commit is not in the history")
+    assert len((await shown(head=HEAD, include_orphans=True))["passages"]) == 2
+
+
+async def test_a_brief_leaves_the_memories_of_dropped_commits_out(client, new_user, ids, report):
+    async def brief(**fields: Any) -> str:
+        body = {"user_id": new_user, "namespace": "shop"} | fields
+        answer = await client.post("/api/v1/brief", json=body)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["text"])
+
+    await report(orphaned=[DROPPED])
+    assert WORKER in await brief()
+    shown = await brief(head=HEAD)
+    assert (WORKER in shown, PORT in shown) == (False, True)
+    assert WORKER not in await brief(head=HEAD, query="how many workers have the deliveries?", min_score=0)
+    assert WORKER in await brief(head=LATER)
+    assert (await client.post("/api/v1/brief", json={"namespace": "shop", "head": "main"})).status_code == 422
 
 
 async def test_without_a_head_it_is_the_one_of_the_project(client, new_user, ids, report, shown):

@@ -115,6 +115,8 @@ CREATE UNIQUE INDEX uq_passages_external_id ON passages (source_id, external_id)
 CREATE INDEX idx_passage_user_created ON passages (user_id, created_at, id);
 CREATE INDEX idx_passage_thread_created ON passages (user_id, thread_id, created_at, id);
 CREATE INDEX idx_passage_expiring ON passages (expires_at) WHERE state = 'active' AND expires_at IS NOT NULL;
+CREATE INDEX idx_passage_anchored ON passages (user_id, namespace, (metadata ->> 'commit'))
+    WHERE state = 'active' AND metadata ->> 'commit' IS NOT NULL;
 CREATE INDEX idx_passage_symbols ON passages USING gin (symbols) WHERE symbols <> '{}';
 CREATE INDEX idx_passage_lexical ON passages USING gin (lexical_keys(user_id, namespace, words))
     WITH (fastupdate = off) WHERE state = 'active';

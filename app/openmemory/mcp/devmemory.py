@@ -1,4 +1,4 @@
-"""What the answers of DevMemory's tools have in common."""
+"""The common parts of the answers of DevMemory's tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The use cases of anchors: the commits that memories belong to, and whether they are in the history of a checkout.
+"""The use cases of anchors: the commits that memories and messages belong to, and whether they are in the history of a
+checkout.
 
 The service runs no Git. A client asks for the commits, compares them with its checkout, and reports the result.
 """
@@ -6,8 +7,10 @@ The service runs no Git. A client asks for the commits, compares them with its c
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Text, exc, func, literal_column, select, text
 
@@ -22,11 +25,12 @@ from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
-from openmemory.memories.models import IS_ACTIVE, Memory
+from openmemory.memories.models import Memory
 from openmemory.projects.schemas import AnchorList, AnchorReport, CommitAnchor
+from openmemory.sources.models import Passage
 
 COMMIT = "commit"
-"""The field of a memory's metadata that names its commit."""
+"""The field of the metadata of a memory or message that names its commit."""
 
 MAX_COMMITS = 5_000
 """The number of commits that a list shows and a report may hold."""
@@ -36,9 +40,11 @@ _HEADS = 8
 
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
-# Constants, so that the partial index matches with every plan.
-_COMMIT: Any = literal_column("(memories.metadata ->> 'commit')", Text)
-_ANCHORED = IS_ACTIVE & _COMMIT.is_not(None) & _COMMIT.op("~")(literal_column(f"'^{_HASH.pattern}$'", Text))
+# Constants, so that the partial indexes match with every plan.
+_COMMITS: dict[Any, Any] = {
+    rows: literal_column(f"({rows.__tablename__}.metadata ->> 'commit')", Text) for rows in (Memory, Passage)
+}
+_IS_HASH = literal_column(f"'^{_HASH.pattern}$'", Text)
 
 _KEEP = text(
     """
@@ -63,6 +69,15 @@ _COMPARED = text(
         :head, (SELECT head FROM projects WHERE user_id = :user AND namespace = :namespace))
     """
 )
+_ORPHANS = text(
+    """
+    SELECT m.id FROM anchors AS a JOIN memories AS m
+        ON m.user_id = a.user_id AND m.namespace = a.namespace AND m.metadata ->> 'commit' = a.commit
+    WHERE a.user_id = :user AND a.namespace = :namespace AND NOT a.reachable
+        AND m.state = 'active' AND m.metadata ->> 'commit' IS NOT NULL AND a.head = coalesce(
+        :head, (SELECT head FROM projects WHERE user_id = :user AND namespace = :namespace))
+    """
+)
 
 
 class Anchors:
@@ -74,7 +89,7 @@ class Anchors:
         self._rates = rates
 
     async def list(self, caller: Caller, namespace: str, head: str) -> AnchorList:
-        """The commits of the memories that the caller may read, and whether they are in the history of `head`.
+        """The commits of what the caller may read, and whether they are in the history of `head`.
 
         Raises:
             Invalid: the namespace or the head is invalid.
@@ -90,12 +105,27 @@ class Anchors:
         anchors = [CommitAnchor(one, number, found.get(one)) for one, number in commits.items()]
         return AnchorList(namespace, head, anchors)
 
+    async def orphans(self, caller: Caller, namespace: str, head: str | None = None) -> frozenset[UUID]:
+        """The memories of a project whose commit is not in the history of `head`.
+
+        The default is the head of the registered project.
+
+        Raises:
+            Invalid: the namespace or the head is invalid.
+        """
+        caller.may_read()
+        namespace = validation.name(namespace, "namespace", self._limits)
+        place = {"user": caller.user_id, "namespace": namespace}
+        head = None if head is None else commit(head, "head")
+        async with self._database.statement() as tx:
+            return frozenset(await tx.scalars(_ORPHANS, place | {"head": head}))
+
     async def report(
         self, caller: Caller, namespace: str, head: str, *, reachable: Sequence[str], orphaned: Sequence[str]
     ) -> AnchorReport:
         """Keep which commits are in the history of `head`, and which are not.
 
-        Commits are left out if the caller may read none of their memories.
+        Commits are left out if the caller may read nothing that belongs to them.
 
         Raises:
             Forbidden: the app is paused, or the namespace is not the caller's to write in.
@@ -144,7 +174,7 @@ def commit(value: str, name: str) -> str:
 
 
 def anchor(metadata: Mapping[str, Any]) -> str | None:
-    """The commit that a memory belongs to, if its metadata names one."""
+    """The commit that a memory or message belongs to, if its metadata names one."""
     value = metadata.get(COMMIT)
     return value if isinstance(value, str) and _HASH.fullmatch(value) else None
 
@@ -160,8 +190,12 @@ async def compared(tx: Tx, caller: Caller, namespace: str, head: str | None, com
 
 
 async def commits_of(tx: Tx, caller: Caller, namespace: str) -> dict[str, int]:
-    """The commits to which memories belong that the caller may read, and the number of these."""
-    which = _ANCHORED & (Memory.namespace == namespace)
-    counted = select(_COMMIT, func.count()).where(which, readable_by(caller, Memory)).group_by(_COMMIT)
-    rows = await tx.execute(counted.order_by(_COMMIT).limit(MAX_COMMITS), caller.parameters)
-    return {row[0]: row[1] for row in rows}
+    """The commits to which memories and messages belong that the caller may read, and the number of these."""
+    found = Counter[str]()
+    for rows, named in _COMMITS.items():
+        active = rows.state == literal_column("'active'::memory_state")
+        which = active & named.is_not(None) & named.op("~")(_IS_HASH) & (rows.namespace == namespace)
+        counted = select(named, func.count()).where(which, readable_by(caller, rows)).group_by(named)
+        for name, number in await tx.execute(counted.order_by(named).limit(MAX_COMMITS), caller.parameters):
+            found[name] += number
+    return {name: found[name] for name in sorted(found)[:MAX_COMMITS]}

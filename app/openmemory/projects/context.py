@@ -25,7 +25,7 @@ from openmemory.projects.packing import Material, pack
 from openmemory.projects.states import ProjectStates
 from openmemory.projects.usage import ReadCounts
 from openmemory.search.brief import GENERAL
-from openmemory.search.schemas import SearchQuery, SearchResult
+from openmemory.search.schemas import PassageResult, SearchQuery, SearchResult
 from openmemory.search.service import Search
 
 BUDGET, MAX_BUDGET = 2_500, 10_000
@@ -40,7 +40,7 @@ _TOKENS_EACH = 50, 400
 _AT_MOST = 50, 12
 
 _MORE = 20
-"""The number of memories that are looked for in addition where some are orphans."""
+"""The number of memories, and of passages, that are looked for in addition where some are orphans."""
 
 ALIKE = 0.85
 """The cosine from which two memories say nearly the same."""
@@ -58,8 +58,8 @@ class ContextQuery:
     """A request for a pack. `about`: a memory from which to start, in place of a question or beside it.
 
     `clusters`: memories that say nearly the same are shown once. `detail`: `index` shows a line of each item. `head`:
-    the commit that is checked out; by default the one with which the project is registered. `orphans`: memories whose
-    commit is not in its history are shown too.
+    the commit that is checked out; by default the one with which the project is registered. `orphans`: memories
+    and messages whose commit is not in its history are shown too.
     """
 
     query: str | None = None
@@ -74,7 +74,7 @@ class ContextQuery:
 
 
 class _History(NamedTuple):
-    """The commits of memories, the memories whose commit is not in the history, and a note."""
+    """The commits of memories and messages, those whose commit is not in the history, and a note."""
 
     commits: Mapping[UUID, str]
     orphans: Set[UUID]
@@ -132,13 +132,19 @@ class ContextPacks:
             self._states.find(caller, asked.namespace),
         )
         async with self._database.statement() as tx:
-            history = await self._history(tx, caller, asked, found.results)
+            every: list[SearchResult | PassageResult] = [*found.results, *passages.results]
+            history = await self._history(tx, caller, asked, every)
             if history.orphans:
                 # Others take their places.
-                found = await self._search.search(caller, replace(wanted, limit=most + _MORE))
-                history = await self._history(tx, caller, asked, found.results)
+                found, passages = await asyncio.gather(
+                    self._search.search(caller, replace(wanted, limit=most + _MORE)),
+                    self._search.passages(caller, replace(wanted, limit=evidence + _MORE)),
+                )
+                every = [*found.results, *passages.results]
+                history = await self._history(tx, caller, asked, every)
             results = [one for one in found.results if one.id not in history.orphans][:most]
-            orphans = [one for one in found.results if one.id in history.orphans]
+            orphans = [one for one in every if one.id in history.orphans]
+            evident = [one for one in passages.results if one.id not in history.orphans][:evidence]
             if about is not None:
                 results = sorted(results, key=lambda one: one.id != about.id)  # the others keep their order
             ids = [one.id for one in results]
@@ -150,7 +156,7 @@ class ContextPacks:
         dimension = await self._spaces.serving.dimension() if vectors else 0
         notes = [note for note in (found.note, None if state is None else state.note, history.note) if note]
         material = Material(
-            asked.namespace, question, state, results, passages.results, _clusters(results, vectors, dimension),
+            asked.namespace, question, state, results, evident, _clusters(results, vectors, dimension),
             trail, orphans, history.commits, found.search_method, "; ".join(notes) or None,
         )  # fmt: skip
         # In a thread, because tokens are counted.
@@ -158,14 +164,20 @@ class ContextPacks:
         self._counts.count(caller, made)
         return made
 
-    async def _history(self, tx: Tx, caller: Caller, asked: ContextQuery, results: Sequence[SearchResult]) -> _History:
-        """The commits of the memories of the project, and which memories are orphans."""
-        mine = (one for one in results if one.namespace == asked.namespace)
-        commits = {one.id: found for one in mine if (found := anchor(one.metadata))}
+    async def _history(
+        self,
+        tx: Tx,
+        caller: Caller,
+        asked: ContextQuery,
+        found: Sequence[SearchResult | PassageResult],
+    ) -> _History:
+        """The commits of the memories and messages of the project, and which of them are orphans."""
+        mine = (one for one in found if one.namespace == asked.namespace)
+        commits = {one.id: named for one in mine if (named := anchor(one.metadata))}
         known = await compared(tx, caller, asked.namespace, asked.head, sorted(set(commits.values())))
         orphans = set[UUID]() if asked.orphans else {id_ for id_, one in commits.items() if known.get(one) is False}
         new = sum(one not in known and one != asked.head for one in commits.values())
-        note = f"{new} of the memories belong to commits that no client has compared with the checkout."
+        note = f"{new} of the items belong to commits that no client has compared with the checkout."
         return _History(commits, orphans, note if new and asked.head else None)
 
     def _packed(self, material: Material, asked: ContextQuery) -> ContextPack:

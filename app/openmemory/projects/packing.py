@@ -58,7 +58,7 @@ RULES = (
 @dataclass(frozen=True, slots=True)
 class Material:
     """The input of a pack. `clusters` maps a memory to the other memories that say nearly the same. `orphans`: the
-    memories that stay out because their commit is not in the history of the checkout. `commits`: those of memories."""
+    items that stay out because their commit is not in the history of the checkout. `commits`: those of memories."""
 
     namespace: str
     query: str
@@ -67,7 +67,7 @@ class Material:
     passages: Sequence[PassageResult] = ()
     clusters: Mapping[UUID, Sequence[UUID]] = field(default_factory=dict)
     links: Sequence[tuple[UUID, str, UUID]] = ()
-    orphans: Sequence[SearchResult] = ()
+    orphans: Sequence[SearchResult | PassageResult] = ()
     commits: Mapping[UUID, str] = field(default_factory=dict)
     search_method: Method = Method.HYBRID
     note: str | None = None
@@ -125,8 +125,9 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
     dropped, decisions = list[DroppedItem](), list[ItemDecision]()
     memories, conflicts = _memories(material, state, dropped, index=index)
     passages = _passages(material, dropped, index=index)
-    candidates = sum(tokens.count(one.memory) for one in (*material.memories, *material.orphans))
+    candidates = sum(tokens.count(one.memory) for one in material.memories)
     candidates += sum(tokens.count(one.content) for one in material.passages)
+    candidates += sum(tokens.count(_text(one)) for one in material.orphans)
     candidates += 0 if material.state is None or state is None else tokens.count(_json(state))
 
     frame = _framed(material.namespace, "data-", [])
@@ -241,10 +242,12 @@ def _memories(
                 sum(map(tokens.count, parts)),  # as many as those of the line, of which the text is counted already
             )
         )  # fmt: skip
-    for one in material.orphans:
-        title = "(withheld)" if LABEL in one.labels else _title(one.memory)
+    for orphan in material.orphans:
+        kind = PackedKind.MEMORY if isinstance(orphan, SearchResult) else PackedKind.PASSAGE
+        said = _text(orphan)
+        title = "(withheld)" if LABEL in orphan.labels else _title(said)
         why = "its commit is not in the history"
-        dropped.append(DroppedItem(PackedKind.MEMORY, str(one.id), title, tokens.count(one.memory), why))
+        dropped.append(DroppedItem(kind, str(orphan.id), title, tokens.count(said), why))
     return items, conflicts
 
 
@@ -373,6 +376,10 @@ def _json(value: Any) -> str:
 
 def _short(id_: UUID) -> str:
     return str(id_)[:8]
+
+
+def _text(one: SearchResult | PassageResult) -> str:
+    return one.memory if isinstance(one, SearchResult) else one.content
 
 
 def _two_lines(text: str, shown: str) -> str:

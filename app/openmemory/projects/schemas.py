@@ -261,10 +261,10 @@ class ProjectMoved:
 
 @dataclass(slots=True)
 class CommitAnchor:
-    """A commit that memories belong to."""
+    """A commit that memories and messages belong to."""
 
     commit: str
-    memories: Annotated[int, Field(description="The number of memories that name it as `metadata.commit`.")]
+    items: Annotated[int, Field(description="The number of memories and messages that name it as `metadata.commit`.")]
     reachable: Annotated[
         bool | None, Field(description="It is in the history of `head`; null: no client has compared them.")
     ]
@@ -272,7 +272,7 @@ class CommitAnchor:
 
 @dataclass(slots=True)
 class AnchorList:
-    """The commits that memories of a project belong to, compared with a checkout."""
+    """The commits that memories and messages of a project belong to, compared with a checkout."""
 
     namespace: str
     head: str

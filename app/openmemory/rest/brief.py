@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import Body
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,6 +27,11 @@ class BriefBody(BaseModel):
     namespace: str | None = Field(None, description="The project. Memories of the default namespace come as well.")
     budget: int = Field(BUDGET, ge=MIN_BUDGET, le=MAX_BUDGET, description="The largest size in tokens.")
     query: str | None = Field(None, description="A prompt: only memories that fit it; left out: the most telling ones.")
+    head: str | None = Field(
+        None,
+        description="The commit that is checked out: memories of commits that are not in its history are left out. Left"
+        " out: the one with which the project is registered.",
+    )
     min_score: float = Field(0.5, ge=0, le=1, description="With a query: only memories of at least this score.")
 
 
@@ -43,9 +49,10 @@ async def brief(
     Without a query, it begins with the state of the project, in short.
     """
     caller = await asking.as_app(wanted.user_id, wanted.app)
-    lead = ""
+    lead, orphans = "", frozenset[UUID]()
+    if wanted.namespace is not None:
+        orphans = await services.anchors.orphans(caller, wanted.namespace, wanted.head)
     if wanted.query is None and wanted.namespace is not None:
         lead = await summary(await services.states.find(caller, wanted.namespace), wanted.budget // 4)
-    return await services.briefs.brief(
-        caller, BriefQuery(wanted.namespace, wanted.budget, wanted.query, wanted.min_score, lead)
-    )
+    query = BriefQuery(wanted.namespace, wanted.budget, wanted.query, wanted.min_score, lead, orphans)
+    return await services.briefs.brief(caller, query)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from uuid import UUID
 
 from pydantic import BaseModel, Field
 
@@ -35,6 +36,9 @@ TOKENS_OF_A_LINE = 20
 PROJECT_SHARE = 2 / 3
 """The share of the budget for memories of the project if there are others, too."""
 
+MOST_OTHERS = 50
+"""The maximum number of memories that are read in place of those that are left out."""
+
 FOUND = 5
 """The maximum number of memories for a prompt."""
 
@@ -51,6 +55,8 @@ class BriefQuery:
     prompt: str | None = None
     min_score: float = 0.5
     lead: str = ""
+    without: frozenset[UUID] = frozenset()
+    """Memories that are left out."""
 
 
 class Brief(BaseModel):
@@ -92,15 +98,19 @@ class Briefs:
         return await asyncio.to_thread(written, groups, asked, total)
 
     async def _telling(self, caller: Caller, asked: BriefQuery, namespace: str) -> list[SearchResult]:
-        query = SearchQuery("", limit=asked.budget // TOKENS_OF_A_LINE, namespaces=(namespace,))
-        return (await self._search.overview(caller, query)).results
+        most = asked.budget // TOKENS_OF_A_LINE
+        others = min(len(asked.without), MOST_OTHERS)
+        query = SearchQuery("", limit=most + others, namespaces=(namespace,))
+        found = (await self._search.overview(caller, query)).results
+        return [result for result in found if result.id not in asked.without][:most]
 
     async def _fitting(self, caller: Caller, asked: BriefQuery, namespaces: tuple[str, ...]) -> list[SearchResult]:
         assert asked.prompt is not None
         answer = await self._search.search(caller, SearchQuery(asked.prompt, limit=FOUND, namespaces=namespaces))
         if answer.search_method is Method.OVERVIEW:
             return []  # shown because nothing fits
-        return [result for result in answer.results if result.score >= asked.min_score]
+        fitting = [result for result in answer.results if result.score >= asked.min_score]
+        return [result for result in fitting if result.id not in asked.without]
 
 
 def written(groups: list[list[SearchResult]], asked: BriefQuery, total: int) -> Brief:

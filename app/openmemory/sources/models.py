@@ -129,6 +129,10 @@ class Passage(Base):
             "idx_passage_expiring", "expires_at",
             postgresql_where=text("state = 'active' AND expires_at IS NOT NULL"),
         ),
+        Index(
+            "idx_passage_anchored", "user_id", "namespace", text("(metadata ->> 'commit')"),
+            postgresql_where=text("state = 'active' AND metadata ->> 'commit' IS NOT NULL"),
+        ),
         Index("idx_passage_symbols", "symbols", postgresql_using="gin", postgresql_where=text("symbols <> '{}'")),
         Index(
             "idx_passage_lexical", text("lexical_keys(user_id, namespace, words)"),

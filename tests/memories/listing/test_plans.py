@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import Engine, event, text
 
 from openmemory.config.settings import Settings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.dedup import key_value_merge, read_back
+from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories import short_ids
 from openmemory.memories.lifecycle.bulk import BulkChange, Selection
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.services import Services, open_services
+from openmemory.sources.schemas import NewMessage, NewMessages
 from openmemory.tidying import duplicates
 from openmemory.tidying.duplicates import NEWEST
 from tests.clusters import furnish
@@ -92,16 +94,16 @@ def assert_no_scan(plans: list[str], *tables: str) -> None:
 
 
 @contextmanager
-def heard(services: Services) -> Iterator[list[str]]:
+def heard() -> Iterator[list[str]]:
     """The statements that are sent meanwhile."""
     said: list[str] = []
 
     def hear(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         said.append(statement)
 
-    event.listen(services.database.engine.sync_engine, "before_cursor_execute", hear)
+    event.listen(Engine, "before_cursor_execute", hear)
     yield said
-    event.remove(services.database.engine.sync_engine, "before_cursor_execute", hear)
+    event.remove(Engine, "before_cursor_execute", hear)
 
 
 async def generic_plan(services: Services, statement: str) -> str:
@@ -177,13 +179,25 @@ async def test_what_a_memory_superseded_takes_its_index(many, plans: list[str]):
     assert_no_scan(plans)
 
 
-async def test_the_commits_of_memories_are_found_by_their_index(many):
+async def test_commits_are_found_by_their_indexes(many):
     services, owner, app = many
+    for start in range(0, 3_000, 500):
+        said: list[NewMessage | Invalid] = [NewMessage(f"message {start + number}") for number in range(500)]
+        await services.conversations.add(owner, NewMessages("plans", said))
+    async with services.database.transaction() as tx:
+        await tx.execute(text("ANALYZE passages"))
     for caller in (owner, app):
-        with heard(services) as said:
+        with heard() as said:
             assert (await services.anchors.list(caller, "default", "a" * 40)).anchors == []
-        [asked] = [statement for statement in said if "'commit'" in statement]
-        assert "idx_memory_anchored" in await generic_plan(services, asked)
+        asked = [statement for statement in said if "'commit'" in statement]
+        for statement, index in zip(asked, ("idx_memory_anchored", "idx_passage_anchored"), strict=True):
+            assert index in await generic_plan(services, statement)
+        with heard() as asked:
+            assert await services.anchors.orphans(caller, "default", "a" * 40) == frozenset()
+        [orphans] = [statement for statement in asked if "'commit'" in statement]
+        plan = await generic_plan(services, orphans)
+        assert "idx_memory_anchored" in plan
+        assert_no_scan([plan], "memories")
 
 
 async def test_counting_reads_no_row(many, plans: list[str]):
@@ -246,7 +260,7 @@ async def test_an_update_among_many_memories_reads_no_other_one(many):
     """Whether a text is taken by one that has expired is looked up by its hash, also as planned for all values."""
     services, owner, _ = many
     one = (await services.memories.list(owner, MemoryQuery(size=1))).items[0]
-    with heard(services) as said:
+    with heard() as said:
         await services.memories.update(owner, one.id, MemoryUpdate(f"{one.content}!"))
     [looked] = [statement for statement in said if "least(" in statement]
     plan = await generic_plan(services, looked)
@@ -267,7 +281,7 @@ async def test_what_an_app_was_shown_is_looked_up_by_its_text(many):
 async def test_a_change_of_all_that_match_and_its_undo_take_their_indexes(many):
     services, owner, _ = many
     query = MemoryQuery(categories=("category-7",))
-    with heard(services) as said:
+    with heard() as said:
         done = await services.bulk.apply(owner, Selection(query=query), BulkChange(state=State.PAUSED))
         undone = await services.bulk.undo(owner, done.action)
     assert done.changed == undone.restored == COUNT // 20
