@@ -71,15 +71,21 @@ def commits(repository: Path, most: int) -> Task:
     """The files of a repository, and the subjects of its commits."""
     folder = Folder.of(repository)
     texts = {path: found[0] for path in folder.files() if (found := folder.read(path)) is not None}
-    command = ["git", "-C", str(repository), "log", "--no-merges", "--name-only", "--format=%x00%s"]
-    log = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     questions = []
-    for entry in log.split("\0")[1:]:
-        subject, *changed = [line for line in entry.split("\n") if line]
+    for subject, changed in commits_and_files(repository):
         there = [Span(path, 0, 0) for path in changed if path in texts]
         if there and len(changed) <= _MOST_FILES and len(subject.split()) >= _FEWEST_WORDS:
             questions.append((subject, there))
     return Task("commits", texts, questions[:most])
+
+
+def commits_and_files(repository: Path) -> Iterator[tuple[str, list[str]]]:
+    """The subject of each commit, the last first, and the files that it changed."""
+    command = ["git", "-C", str(repository), "log", "--no-merges", "--name-only", "--format=%x00%s"]
+    log = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    for entry in log.split("\0")[1:]:
+        subject, *changed = [line for line in entry.split("\n") if line]
+        yield subject, changed
 
 
 def docstrings(folder: Path, most: int) -> Task:

@@ -97,7 +97,9 @@ class Installation:
         elif self._engine == "server":
             url = os.environ.get("OPENMEMORY_TEST_QDRANT_URL")
             self._url = url or await enter(served(QdrantRestApi(self.folder / "server")))
-            self._qdrant = await enter(httpx.AsyncClient(base_url=self._url))
+            # A connection that was kept may be closed just when it is used again.
+            limits = httpx.Limits(max_keepalive_connections=0)
+            self._qdrant = await enter(httpx.AsyncClient(base_url=self._url, limits=limits))
         self._stores = stores
 
     async def open(self, model: str, name: str, keep: int) -> Services:

@@ -27,7 +27,11 @@ from tests.security.corpus import Due, Hostile, corpus
 
 MUTATIONS = int(os.environ.get("OPENMEMORY_TEST_MUTATIONS", "150"))
 IN_STEPS = pytest.mark.parametrize(
-    "step", [pytest.param(7, id="every seventh"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+    "step",
+    [
+        pytest.param(7, id="every seventh", marks=pytest.mark.part),
+        pytest.param(1, id="all", marks=[pytest.mark.slow, pytest.mark.timeout(400)]),
+    ],
 )
 """A quick run sends all messages through one door, and every seventh through the others."""
 DEADLINE = 20.0

@@ -9,13 +9,14 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import text
 
 from openmemory.config.settings import LimitSettings
+from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database, Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Spaces
+from openmemory.index.sync.entries import array_of
 from openmemory.memories import validation
 from openmemory.memories.service import Memories
 from openmemory.projects import links
@@ -45,11 +46,16 @@ _MORE = 20
 ALIKE = 0.85
 """The cosine from which two memories say nearly the same."""
 
-_VECTORS = text(
-    """
-    SELECT e.id, e.vector FROM embeddings AS e JOIN memories AS m ON m.id = e.id AND m.hash = e.text_hash
-    WHERE e.kind = 'memory' AND e.model = :model AND e.id = ANY(:ids)
-    """
+_VECTORS = CompiledStatement(
+    bound(
+        """
+        SELECT e.id, e.vector FROM embeddings AS e JOIN memories AS m ON m.id = e.id AND m.hash = e.text_hash
+        WHERE e.kind = 'memory' AND e.model = :model AND e.id = ANY(CAST(:ids AS uuid[]))
+        """,
+        {},
+    ),
+    plain=True,
+    binary=True,
 )
 
 
@@ -151,8 +157,8 @@ class ContextPacks:
             trail = await links.trail(tx, caller, ids)
             vectors = dict[UUID, bytes]()
             if asked.clusters:
-                rows = await tx.execute(_VECTORS, {"model": self._spaces.serving.model, "ids": ids})
-                vectors = {row.id: row.vector for row in rows}
+                asking = {"model": self._spaces.serving.model, "ids": array_of(ids)}
+                vectors = dict(await _VECTORS.rows(tx, asking))
         dimension = await self._spaces.serving.dimension() if vectors else 0
         notes = [note for note in (found.note, None if state is None else state.note, history.note) if note]
         material = Material(
@@ -197,17 +203,15 @@ def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], di
     Memories with several vectors are in no group.
     """
     found, taken = dict[UUID, list[UUID]](), set[UUID]()
-    units = dict[UUID, np.ndarray]()
-    for id_, raw in vectors.items():
-        vector = np.frombuffer(raw, dtype="<f4")
-        if len(vector) == dimension and (length := float(np.linalg.norm(vector))) > 0:
-            units[id_] = vector / length
-    for place, best in enumerate(results):
-        if best.id in taken or best.id not in units or best.labels:  # what is flagged is in no pack
-            continue
-        for other in results[place + 1 :]:
-            both = other.id in units and other.id not in taken and other.namespace == best.namespace
-            if both and not other.labels and float(units[best.id] @ units[other.id]) >= ALIKE:
-                found.setdefault(best.id, []).append(other.id)
-                taken.add(other.id)
+    size = 4 * dimension
+    # What is flagged is in no pack.
+    some = [one for one in results if not one.labels and one.id in vectors and len(vectors[one.id]) == size]
+    rows = np.frombuffer(b"".join(vectors[one.id] for one in some), dtype="<f4").reshape(len(some), dimension)
+    units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo("f4").tiny)
+    alike = np.triu(units @ units.T >= ALIKE, 1)
+    for best, other in zip(*np.nonzero(alike), strict=True):
+        first, second = some[best], some[other]
+        if first.id not in taken and second.id not in taken and first.namespace == second.namespace:
+            found.setdefault(first.id, []).append(second.id)
+            taken.add(second.id)
     return found

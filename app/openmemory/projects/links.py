@@ -17,12 +17,14 @@ from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
 from openmemory.config.settings import LimitSettings
+from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database, Tx, violated
 from openmemory.database.locks import lock
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.index.sync.entries import array_of
 from openmemory.memories import repository, validation
 from openmemory.memories.lifecycle import superseding
 from openmemory.memories.models import Memory
@@ -31,6 +33,18 @@ from openmemory.projects.schemas import Linked, LinkList, MemoryLinked
 
 MAX_LINKS = 200
 """The number of links of a memory that a list shows."""
+
+_TRAIL = CompiledStatement(
+    bound(
+        """
+        SELECT from_id, rel, to_id FROM memory_links
+        WHERE from_id = ANY(CAST(:ids AS uuid[])) AND to_id = ANY(CAST(:ids AS uuid[])) AND user_id = :user
+        ORDER BY from_id, rel, to_id
+        """,
+        {"user": Uuid()},
+    ),
+    plain=True,
+)
 
 
 class Links:
@@ -196,7 +210,4 @@ def _links_of(caller: Caller) -> Any:
 
 async def trail(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> list[tuple[UUID, str, UUID]]:
     """The links among these memories, which the caller has read, in a fixed order."""
-    among = MemoryLink.from_id == func.any(list(ids)), MemoryLink.to_id == func.any(list(ids))
-    columns = MemoryLink.from_id, MemoryLink.rel, MemoryLink.to_id
-    links = select(*columns).where(*among, MemoryLink.user_id == caller.user_id)
-    return [(row[0], row[1], row[2]) for row in await tx.execute(links.order_by(*columns))]
+    return await _TRAIL.rows(tx, {"user": caller.user_id, "ids": array_of(ids)})

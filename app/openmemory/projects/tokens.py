@@ -16,6 +16,9 @@ NAME = "wordpiece"
 _LONG = re.compile(r"[^\s]{40,}")
 """Keys, hashes and the like, which language models read two letters at a time or fewer."""
 _CAPITALS = re.compile(r"[A-Z]{3,}")
+_WORDS = re.compile(r"[a-z0-9]+|[^a-z0-9\s]")
+"""The words of ASCII as the model cuts them: each of the other characters stands alone."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BLANKS = re.compile(r"[ \t]{2,}")
 _OTHERS = re.compile(r"[^\x00-\x7f]")
 _CJK = re.compile(r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uff00-\uffef]")
@@ -28,9 +31,6 @@ def count(text: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _of_line(line: str) -> int:
-    # A service with another embedder does not load the packaged one before the first pack.
-    from openmemory.embeddings.local import count_tokens
-
     if not line:
         return 0
     more = 0.0
@@ -44,7 +44,17 @@ def _of_line(line: str) -> int:
         more += len(found) * 0.5
     more += sum(len(found) / 3 for found in _CAPITALS.findall(line))
     more += len(_BLANKS.findall(line))
-    return count_tokens(line) + ceil(more)
+    if _CONTROLS.search(line):  # the model reads over them, and joins what is on both sides
+        return _of_word(line) + ceil(more)
+    return sum(map(_of_word, _WORDS.findall(line.lower()))) + ceil(more)
+
+
+@lru_cache(maxsize=16_384)
+def _of_word(word: str) -> int:
+    # A service with another embedder does not load the packaged one before the first pack.
+    from openmemory.embeddings.local import count_tokens
+
+    return count_tokens(word)
 
 
 def cut(text: str, limit: int) -> str:
