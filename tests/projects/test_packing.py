@@ -10,7 +10,10 @@ from typing import Any, get_type_hints
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from openmemory.embeddings.local import count_tokens
 from openmemory.projects import tokens
 from openmemory.projects.packing import Material, pack
 from openmemory.projects.schemas import ProjectState
@@ -113,6 +116,14 @@ def test_no_text_can_know_the_tags() -> None:
         return line
 
     assert tag("one", b"s") == tag("one", b"s") != tag("two", b"s") != tag("two", b"other")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(min_codepoint=9, max_codepoint=126, exclude_characters="\n[]"), max_size=80))
+def test_words_are_counted_as_the_model_cuts_their_line(line: str) -> None:
+    assert tokens.count(line) >= count_tokens(line)
+    if len(line) < 40 and "  " not in line and "\t" not in line and line == line.lower():
+        assert tokens.count(line) == count_tokens(line)
 
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)

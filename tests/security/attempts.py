@@ -656,7 +656,7 @@ class Attempts:
         app = self._app_of(user)
         body: dict[str, Any] = {"user_id": user, "app": app, "budget": 2_000}
         if self._rng.random() < 0.5:
-            body["namespace"] = self._namespace()
+            body |= {"namespace": self._namespace(), "head": HEAD}
         asks = None
         if self._rng.random() < 0.3:
             body |= {"query": self._query()["query"], "min_score": 0}

@@ -533,7 +533,7 @@ PLANTED = (
 )
 
 
-SOON = {_shows_a_paused_app_what_it_has_said: 23, _takes_a_search_for_one_of_its_namespaces: 24}
+SOON = {_shows_a_paused_app_what_it_has_said: 400, _takes_a_search_for_one_of_its_namespaces: 307}
 """Seeds of worlds in which these are met after few attempts."""
 
 

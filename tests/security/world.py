@@ -260,7 +260,12 @@ async def populate(services: Services, rng: random.Random) -> World:
         added = [memory.id for memory in await services.memories.add_many(owner, news)]
         for _ in range(THREADS):
             app = await services.directory.caller(user, rng.choice(apps))
-            turns = [NewMessage(f"The alpaca {token()} was here.", f"who-{token()}", token()) for _ in range(TURNS)]
+            turns = [
+                NewMessage(
+                    f"The alpaca {token()} was here.", f"who-{token()}", token(), metadata={"commit": a_commit(rng)}
+                )
+                for _ in range(TURNS)
+            ]
             files: list[NewFile | Invalid] = [NewFile(f"{token()}.md", f"# {token()}\n\nThe alpaca {token()}.\n")]
             await services.files.store(app, rng.choice(spaces), files)
             document = NewDocument(f"{token()}.md", rng.choice(spaces), f"About {token()}")
@@ -354,7 +359,7 @@ def _memory(rng: random.Random, token: Any, apps: list[str], spaces: list[str], 
 
 
 def a_commit(rng: random.Random) -> str:
-    """A commit that only one memory belongs to."""
+    """A commit that only one memory or message belongs to."""
     return f"c0ffee{rng.getrandbits(136):034x}"
 
 
