@@ -1,7 +1,8 @@
-"""Counts tokens of a text for a budget: never fewer than the tokenizers of current language models make of it.
+"""Estimates the tokens of a text for a budget: as many as the tokenizers of current language models make, or more.
 
-The words of ASCII are counted with the WordPiece tokenizer of the packaged model. It reads over blanks, capitals, very
-long words and most other scripts, which therefore count by their characters.
+The words of ASCII are cut by the WordPiece tokenizer of the packaged model. It reads over capitals, blanks, very long
+words and most other scripts, for which a part is added. The parts come from a comparison with cl100k and o200k on
+English conversations and articles, source code, and the same sentences in 92 languages (decision 29).
 """
 
 from __future__ import annotations
@@ -13,15 +14,23 @@ from math import ceil
 NAME = "wordpiece"
 """The name of the count in an answer."""
 
-_LONG = re.compile(r"[^\s]{40,}")
-"""Keys, hashes and the like, which language models read two letters at a time or fewer."""
+_WORDS = re.compile(r"[0-9]+|[A-Za-z]+|[^A-Za-z0-9\s]")
+_CAPITAL = 0.6
+"""The tokens that a word with a capital has more: names are rarer than other words."""
+_DIGITS = 3
+"""The digits of a token."""
+_LONG = 100
+"""The letters from which the model reads over a word. Language models read two at a time or more."""
 _CAPITALS = re.compile(r"[A-Z]{3,}")
-_WORDS = re.compile(r"[a-z0-9]+|[^a-z0-9\s]")
-"""The words of ASCII as the model cuts them: each of the other characters stands alone."""
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BLANKS = re.compile(r"[ \t]{2,}")
 _OTHERS = re.compile(r"[^\x00-\x7f]")
-_CJK = re.compile(r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uff00-\uffef]")
+_SCRIPTS = (
+    (re.compile(r"[\u0530-\u058f]"), 2.2),  # Armenian
+    (re.compile(r"[\u0370-\u03ff\u0590-\u06ff\u0750-\u077f]"), 1.35),  # Greek, Hebrew, Arabic
+    (re.compile(r"[\u0080-\u07ff]"), 1.15),  # Cyrillic, letters with accents
+    (re.compile(r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffef]"), 1.5),
+)
+"""The tokens of a letter. One of another script has as many as it has bytes, which is the most possible."""
 
 
 def count(text: str) -> int:
@@ -35,26 +44,30 @@ def _of_line(line: str) -> int:
         return 0
     more = 0.0
     if not line.isascii():
-        others = _OTHERS.findall(line)
-        for character in others:
-            size = len(character.encode("utf-8", "replace"))
-            more += 1.5 if _CJK.match(character) else 1 if size == 2 else size
+        more += sum(map(_of_letter, _OTHERS.findall(line)))
         line = _OTHERS.sub(" ", line)
-    for found in _LONG.findall(line):
-        more += len(found) * 0.5
     more += sum(len(found) / 3 for found in _CAPITALS.findall(line))
     more += len(_BLANKS.findall(line))
-    if _CONTROLS.search(line):  # the model reads over them, and joins what is on both sides
-        return _of_word(line) + ceil(more)
-    return sum(map(_of_word, _WORDS.findall(line.lower()))) + ceil(more)
+    return ceil(more + sum(map(_of_word, _WORDS.findall(line))))
 
 
 @lru_cache(maxsize=16_384)
-def _of_word(word: str) -> int:
+def _of_word(word: str) -> float:
     # A service with another embedder does not load the packaged one before the first pack.
     from openmemory.embeddings.local import count_tokens
 
-    return count_tokens(word)
+    if len(word) >= _LONG:
+        return len(word) / 2
+    if word.isdigit():
+        return max(count_tokens(word), ceil(len(word) / _DIGITS))
+    capital = word.isalpha() and not word.islower()
+    return count_tokens(word) + (_CAPITAL if capital else 0)
+
+
+@lru_cache(maxsize=4_096)
+def _of_letter(letter: str) -> float:
+    known = next((size for script, size in _SCRIPTS if script.match(letter)), None)
+    return len(letter.encode("utf-8", "replace")) if known is None else known
 
 
 def cut(text: str, limit: int) -> str:
