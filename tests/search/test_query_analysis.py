@@ -8,6 +8,7 @@ from openmemory.access.grants import GrantCreate
 from openmemory.access.rule_cache import RuleCache
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.search import query_analysis
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.query_analysis import MAX_QUERY_WORDS, MIN_MEMORIES, analysed
 from openmemory.search.schemas import SearchQuery
@@ -88,3 +89,21 @@ async def test_a_name_in_every_memory_does_not_hide_what_the_question_is_about(s
     await services.outbox_delivery.drain()
     [best] = (await services.search.search(owner, SearchQuery("Caroline's health problems", limit=1))).results
     assert best.memory == answer
+
+
+async def test_widespread_words_are_not_looked_for_beside_rarer_ones(
+    services: Services, owner: Caller, monkeypatch: pytest.MonkeyPatch
+):
+    await talked(services, owner)
+
+    async def looked_for(query: str) -> set[str]:
+        async with services.database.statement() as tx:
+            found = await analysed(tx, query, LexicalFilter(owner.user_id))
+        assert len(found.vector.indices) == len(found.lexemes)
+        return {lexeme.text for lexeme in found.lexemes}
+
+    assert await looked_for("Caroline on chess") == {"carolin", "chess"}
+    monkeypatch.setattr(query_analysis, "WIDESPREAD", 10)
+    assert await looked_for("Caroline on chess") == {"chess"}
+    assert await looked_for("Caroline and Melanie") == {"carolin", "melani"}
+    assert await looked_for("chess and boats") == {"chess", "boat"}

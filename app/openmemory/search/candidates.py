@@ -38,7 +38,7 @@ NO_EMBEDDER = "Using text search (embedder unavailable)"
 INDEX_BEHIND = "Some memories can be found by their words only until the vector index is complete again"
 
 CANDIDATES = 50
-"""The initial number of candidates of each arm, or three times the limit if that is more."""
+"""The initial number of candidates of each arm, or twice the limit if that is more."""
 
 
 class Dense(NamedTuple):

@@ -47,6 +47,10 @@ MAX_QUERY_WORDS = 64
 MAX_LEXEMES = 32
 """The number of lexemes that are looked for, the rarest of the query."""
 
+WIDESPREAD_SHARE, WIDESPREAD = 0.25, 20_000
+"""A lexeme that more of the memories contain than both is not looked for if the query has a rarer one. It says little,
+and the index reads every memory that contains it."""
+
 MAX_COUNTED = 5_000
 """The number of memories up to which they are counted in a scope without statistics."""
 
@@ -100,6 +104,10 @@ async def analysed(tx: Tx, query: str, where: LexicalFilter, app: UUID | None = 
     if common and 2 * len(common) <= len(meaningful):
         query = " ".join(word for place, word in enumerate(words, 1) if place not in common)
     found = [Lexeme(text, held, idf(documents, held)) for text, held in zip(lexemes or (), holding or (), strict=True)]
+    # They come rarest first.
+    rare = sum(lexeme.holding <= max(WIDESPREAD_SHARE * documents, WIDESPREAD) for lexeme in found)
+    if 0 < rare < len(found):
+        found, hashes = found[:rare], hashes[:rare]
     vector = query_vector(hashes, [lexeme.idf for lexeme in found]) if found else NO_WORDS
     return QueryAnalysis(query, found, vector, revision, pending, None if waiting is None else tuple(waiting))
 

@@ -228,7 +228,7 @@ class Search:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
         limit, reranker = context.limit, self._reranker
         found = ReadRows(limit if reranker is None else max(limit, reranker.top_n))
-        width, strict = max(CANDIDATES, 3 * limit), False
+        width, strict = max(CANDIDATES, 2 * limit), False
         with closing(Lookups(context)) as lookups:
             while True:
                 dense, words, _ = await asyncio.gather(
