@@ -110,11 +110,24 @@ async def test_a_brief_leaves_the_memories_of_dropped_commits_out(client, new_us
 
     await report(orphaned=[DROPPED])
     assert WORKER in await brief()
-    shown = await brief(head=HEAD)
+    shown = await brief(head=HEAD, budget=2_000)
     assert (WORKER in shown, PORT in shown) == (False, True)
     assert WORKER not in await brief(head=HEAD, query="how many workers have the deliveries?", min_score=0)
     assert WORKER in await brief(head=LATER)
     assert (await client.post("/api/v1/brief", json={"namespace": "shop", "head": "main"})).status_code == 422
+
+
+async def test_fewer_results_may_be_allowed_than_a_brief_or_a_pack_looks_for(
+    client, new_user, ids, report, shown, services, monkeypatch
+):
+    monkeypatch.setitem(vars(services.settings.search), "max_limit", 3)
+    await report(orphaned=[DROPPED])
+    assert _ids(await shown(head=HEAD)) == {ids["kept"], ids["free"]}
+    body = {"user_id": new_user, "namespace": "shop", "head": HEAD}
+    for more in ({}, {"query": "which port have the deliveries?"}):
+        answer = await client.post("/api/v1/brief", json=body | more)
+        assert answer.status_code == 200, answer.text
+        assert PORT in answer.json()["text"]
 
 
 async def test_without_a_head_it_is_the_one_of_the_project(client, new_user, ids, report, shown):

@@ -130,7 +130,7 @@ class ContextPacks:
         if question is None:
             raise Invalid("query", "must be a question, or `about` must name a memory")
         namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL)))
-        most, evidence = _limits(asked.budget)
+        most, evidence = (min(one, self._search.max_limit) for one in _limits(asked.budget))
         wanted = SearchQuery(question, limit=most, namespaces=namespaces)
         found, passages, state = await asyncio.gather(
             self._search.search(caller, wanted),
@@ -143,8 +143,8 @@ class ContextPacks:
             if history.orphans:
                 # Others take their places.
                 found, passages = await asyncio.gather(
-                    self._search.search(caller, replace(wanted, limit=most + _MORE)),
-                    self._search.passages(caller, replace(wanted, limit=evidence + _MORE)),
+                    self._search.search(caller, replace(wanted, limit=min(most + _MORE, self._search.max_limit))),
+                    self._search.passages(caller, replace(wanted, limit=min(evidence + _MORE, self._search.max_limit))),
                 )
                 every = [*found.results, *passages.results]
                 history = await self._history(tx, caller, asked, every)

@@ -100,13 +100,14 @@ class Briefs:
     async def _telling(self, caller: Caller, asked: BriefQuery, namespace: str) -> list[SearchResult]:
         most = asked.budget // TOKENS_OF_A_LINE
         others = min(len(asked.without), MOST_OTHERS)
-        query = SearchQuery("", limit=most + others, namespaces=(namespace,))
+        query = SearchQuery("", limit=min(most + others, self._search.max_limit), namespaces=(namespace,))
         found = (await self._search.overview(caller, query)).results
         return [result for result in found if result.id not in asked.without][:most]
 
     async def _fitting(self, caller: Caller, asked: BriefQuery, namespaces: tuple[str, ...]) -> list[SearchResult]:
         assert asked.prompt is not None
-        answer = await self._search.search(caller, SearchQuery(asked.prompt, limit=FOUND, namespaces=namespaces))
+        found = min(FOUND, self._search.max_limit)
+        answer = await self._search.search(caller, SearchQuery(asked.prompt, limit=found, namespaces=namespaces))
         if answer.search_method is Method.OVERVIEW:
             return []  # shown because nothing fits
         fitting = [result for result in answer.results if result.score >= asked.min_score]
