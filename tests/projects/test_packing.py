@@ -136,10 +136,16 @@ TOKENS = {
     "서버가 다시 시작되면 대기열은 모든 항목을 다시 보냅니다.": 26,
     "หลังจากเซิร์ฟเวอร์รีสตาร์ท คิวจะส่งทุกรายการอีกครั้ง": 50,
     "🚀 ✅ 🧠 shipped 🎉 👩‍👩‍👧‍👦": 29,
+    f"x{' ' * 1000}y": 11,
+    f"x{chr(9) * 1000}y": 65,
+    f"x{chr(13) * 1000}y": 1002,
+    f"x{chr(0) * 1000}y": 1002,
+    f"x{'|' * 1000}y": 252,
+    f"x{'a' * 1000}y": 128,
 }
 
 
-@pytest.mark.parametrize(("said", "theirs"), TOKENS.items())
+@pytest.mark.parametrize(("said", "theirs"), TOKENS.items(), ids=map(str, range(len(TOKENS))))
 def test_no_fewer_tokens_are_counted_than_language_models_make(said: str, theirs: int) -> None:
     assert tokens.count(said) >= theirs
 

@@ -23,6 +23,9 @@ _LONG = 100
 """The letters from which the model reads over a word. Language models read two at a time or more."""
 _CAPITALS = re.compile(r"[A-Z]{3,}")
 _BLANKS = re.compile(r"[ \t]{2,}")
+_TABS = 16
+"""The tabs of a token. Blanks are more."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _OTHERS = re.compile(r"[^\x00-\x7f]")
 _SCRIPTS = (
     (re.compile(r"[\u0530-\u058f]"), 2.2),  # Armenian
@@ -47,7 +50,7 @@ def _of_line(line: str) -> int:
         more += sum(map(_of_letter, _OTHERS.findall(line)))
         line = _OTHERS.sub(" ", line)
     more += sum(len(found) / 3 for found in _CAPITALS.findall(line))
-    more += len(_BLANKS.findall(line))
+    more += sum(ceil(len(found) / _TABS) for found in _BLANKS.findall(line)) + len(_CONTROLS.findall(line))
     return ceil(more + sum(map(_of_word, _WORDS.findall(line))))
 
 
