@@ -32,10 +32,9 @@ from uuid import UUID
 from sqlalchemy import text
 
 from benchmarks.collections import Collection, Question, interval, mean
-from benchmarks.evaluation import Asked, by_ranks
+from benchmarks.evaluation import Asked, by_ranks, patient
 from benchmarks.service import temporary_folder
 from openmemory.cli.reading import Folder
-from openmemory.config.settings import Settings
 from openmemory.errors import Invalid
 from openmemory.search.corpus import PASSAGES
 from openmemory.services import Services, open_services
@@ -175,15 +174,8 @@ async def evaluate(task: Task, data: Path, worst: int) -> None:
     print(f"{task.name}: {len(task.files):,} files, {len(task.questions):,} questions")
     print(f"  {'':28} {'hit@1':>7} {'hit@5':>7} {'hit@10':>7} {'recall@10':>9}")
     for number, (variant, changed) in enumerate(VARIANTS.items()):
-        settings = Settings.model_validate(
-            {
-                "data_dir": str(data / f"{task.name}-{number}"), "port": 0,
-                "rates": {"saves": 0, "searches": 0, "requests": 0},
-                "embedder": {"timeout": 60}, "qdrant": {"timeout": 60},
-            }
-        )  # fmt: skip
         with changed():
-            async with open_services(settings) as services:
+            async with open_services(patient(data / f"{task.name}-{number}")) as services:
                 await services.outbox_delivery.stop()
                 spans = await store(services, task)
                 found = await _answers(services, task)

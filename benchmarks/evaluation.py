@@ -277,22 +277,28 @@ def report(collection: Collection, found: dict[str, Answers], worst: int) -> Non
     sys.stdout.flush()
 
 
-@asynccontextmanager
-async def opened(collection: Collection, data: Path, corpus: Corpus = MEMORIES) -> AsyncIterator[Asked]:
-    """A collection, stored if it is not stored yet."""
-    longest = max(len(document.text) for document in collection.documents)
-    settings = Settings.model_validate(
+def patient(folder: Path, *, longest: int = 0) -> Settings:
+    """Settings for stores in a folder, for texts of up to `longest` characters.
+
+    A machine that is busy must not turn a search by meaning into one by words.
+    """
+    return Settings.model_validate(
         {
-            "data_dir": str(data / collection.name),
+            "data_dir": str(folder),
             "port": 0,
             "limits": {"text": max(16_000, longest)},
             "rates": {"saves": 0, "searches": 0, "requests": 0},
-            # A machine that is busy must not turn a search by meaning into one by words.
             "embedder": {"timeout": 60},
             "qdrant": {"timeout": 60},
         }
     )
-    async with open_services(settings) as services:
+
+
+@asynccontextmanager
+async def opened(collection: Collection, data: Path, corpus: Corpus = MEMORIES) -> AsyncIterator[Asked]:
+    """A collection, stored if it is not stored yet."""
+    longest = max(len(document.text) for document in collection.documents)
+    async with open_services(patient(data / collection.name, longest=longest)) as services:
         await services.outbox_delivery.stop()
         caller = await services.directory.caller(USER, "evaluation", owner=True)
         await services.lexical_backfill.run()

@@ -23,9 +23,8 @@ from uuid import UUID
 
 from benchmarks.code import Task, commits, commits_and_files, store
 from benchmarks.collections import Question, mean, read
-from benchmarks.evaluation import Asked, opened
+from benchmarks.evaluation import Asked, opened, patient
 from benchmarks.service import temporary_folder
-from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.projects import tokens
@@ -39,7 +38,7 @@ _MOST = 100
 _MEMORIES = 10
 _LOG = "CHANGELOG.md"
 _MOST_ADDED = 10
-"""The entries that one commit adds. One that adds more rewrites the log."""
+"""The most entries that a question is about. A commit that adds more rewrites the change log."""
 
 
 async def packed(asked: Asked, question: Question, budget: int) -> tuple[set[UUID], int]:
@@ -131,15 +130,9 @@ def _start(entry: str) -> str:
 
 
 async def compare_history(repository: Path, data: Path, budget: int) -> None:
-    """Ask about the history of a repository, and print a line for packs and one for searches."""
+    """Ask questions about the history of a repository. Print how good packs are, and how good searches are."""
     found = history(repository)
-    settings = Settings.model_validate(
-        {
-            "data_dir": str(data / "history"), "port": 0, "rates": {"saves": 0, "searches": 0, "requests": 0},
-            "embedder": {"timeout": 60}, "qdrant": {"timeout": 60},
-        }
-    )  # fmt: skip
-    async with open_services(settings) as services:
+    async with open_services(patient(data / "history")) as services:
         await services.outbox_delivery.stop()
         spans = await store(services, found.files)
         caller = await services.directory.caller("evaluation", "evaluation", owner=True)

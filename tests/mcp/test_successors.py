@@ -72,7 +72,7 @@ DEVMEMORY = {
     "file_index": ({"project_id", "file_path"}, {"file_type", "summary", "symbols"}),
     "file_search": ({"project_id", "query"}, {"limit"}),
 }
-"""The arguments of each tool: those that it requires, and the others."""
+"""The arguments that each tool requires, and its other arguments."""
 
 _PLACE = {"repo", "workspace"}
 MEMPACK = {
@@ -254,6 +254,7 @@ async def test_context_of_mempack(mempack: Tools, services: Services) -> None:
     assert (pack["state"], pack["state_source"]) == ({"port": 6432}, "state_current")
     [note] = [one for one in pack["top_memories"] if one["thread_id"] == "T-1"]
     assert (note["title"], note["summary"]) == ("The port of the database", "is 5432.")
+    assert "_" not in note
     assert {"id", "anchor_commit", "links", "is_cluster", "cluster_size", "cluster_ids"} <= note.keys()
     assert {"matched_threads", "top_chunks", "link_trail", "rules", "budget"} <= pack.keys()
     assert {"tokenizer", "target_total", "candidate_total", "truncated_total", "dropped_total", "saved_total",

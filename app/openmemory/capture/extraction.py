@@ -144,7 +144,7 @@ class Extractor:
         if Scope.READ not in caller.principal.scopes:
             return []
         best: dict[UUID, float] = {}
-        limit = min(NEAREST, self._settings.search.max_limit)
+        limit = self._search.at_most(NEAREST)
         for piece in pieces(said.texts, min(PIECE, self._settings.limits.query)):
             query = SearchQuery(piece, limit=limit, namespaces=(said.namespace,))
             answer = await self._search.search(caller, query)

@@ -35,7 +35,7 @@ class Checkout:
         return project.described(self._folder).get("head")
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Splits commits into those in the history of `head` and the others.
+        """Returns the commits that are in the history of `head`, and those that are not.
 
         Both are empty if Git cannot tell. A shallow clone can only tell the first.
         """

@@ -98,11 +98,10 @@ def _answer(event: str, options: Options) -> str:
         "app": options.get("client"),
         "namespace": options.get("namespace") or project.namespace(folder),
     }
-    head = None if "namespace" in options else project.described(folder).get("head")
     if event in CAPTURES:
         (_log if "log" in options else _capture)(options, given, body)
         return ""
-    body["head"] = head
+    body["head"] = None if "namespace" in options else project.described(folder).get("head")
     body["budget"] = int(options.get("budget", BUDGETS[event]))
     if event == "prompt":
         body["query"] = str(given.get("prompt") or "").strip()[:_QUERY]

@@ -21,7 +21,7 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
 from openmemory.memories import changes
-from openmemory.memories.models import Memory
+from openmemory.memories.models import ACTIVE, Memory
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded
 
 MINUTES = 60
@@ -61,7 +61,7 @@ def shown(default: Default) -> CompiledStatement:
     own = aliased(Memory)
     own_says_so = exists().where(
         own.user_id == user, own.namespace == bindparam("echo_namespace", type_=String), own.app_id == app,
-        own.hash == bindparam("echo_hash", type_=String), own.state == literal_column("'active'::memory_state"),
+        own.hash == bindparam("echo_hash", type_=String), own.state == ACTIVE,
     )  # fmt: skip
     query = (
         select(Memory.id)

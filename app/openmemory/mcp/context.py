@@ -123,8 +123,8 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
         "matched_threads": [{"thread_id": thread, "why": "its items are in the pack"} for thread in pack.threads],
         "top_memories": [
             {
-                "id": str(one.id), "thread_id": one.thread_id or "",
-                **dict(zip(("title", "_", "summary"), one.text.partition("\n"), strict=True)), "app_name": one.app_name,
+                "id": str(one.id), "thread_id": one.thread_id or "", "title": one.text.partition("\n")[0],
+                "summary": one.text.partition("\n")[2], "app_name": one.app_name,
                 "anchor_commit": one.commit or "", "created_at": one.created_at.isoformat(),
                 "is_cluster": bool(one.cluster_ids),
                 "cluster_size": 1 + len(one.cluster_ids), "cluster_ids": [str(id_) for id_ in one.cluster_ids],

@@ -17,7 +17,7 @@ from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.intake import KEYED
 from openmemory.memories.schemas import Event
-from openmemory.projects.kept import parts
+from openmemory.projects.kept import value_parts
 from openmemory.projects.schemas import NewProject, NewValue, RegisteredProject, StoredValue
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
@@ -160,7 +160,7 @@ async def _search(services: Services, call: ToolCall[SearchValuesArguments]) -> 
     untrusted = Untrusted(services.settings.capture.injection)
     results: list[dict[str, Any]] = []
     for one in answer.results:
-        topic, key, value = parts(one.key, one.memory)
+        topic, key, value = value_parts(one.key, one.memory)
         results.append(
             {
                 "id": str(one.id), "project_id": untrusted.name(one.namespace), "topic": untrusted.name(topic),

@@ -76,7 +76,7 @@ Strings = Annotated[list[str], BeforeValidator(_strings)]
 """An argument that is a list of texts, also as JSON text, or a single text."""
 
 Items = Annotated[list[str | dict[str, Any]], BeforeValidator(_strings)]
-"""An argument that is a list of texts or objects, also as JSON text, or a single text."""
+"""An argument that is a list of texts or objects. JSON text and a single text are lists, too."""
 
 Reference = Annotated[str, BeforeValidator(_text)]
 """An argument that is the id of a memory."""
@@ -88,7 +88,7 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     needless: ClassVar[frozenset[str]] = frozenset()
-    """Arguments that another server has, and that say nothing here. No note names them."""
+    """Arguments of another server that this tool can do without. They are ignored without a note."""
 
 
 AskUser = Callable[[str], Awaitable[bool]]

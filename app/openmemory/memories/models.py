@@ -182,8 +182,11 @@ class Memory(Base):
     labels: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
 
-IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
-"""Uses a constant instead of a parameter, so that partial indexes match with every plan."""
+ACTIVE: ColumnElement[Any] = literal_column("'active'::memory_state")
+"""The state of active rows. A constant instead of a parameter, so that partial indexes match with every plan."""
+
+IS_ACTIVE = Memory.state == ACTIVE
+"""Selects active memories."""
 
 HAS_METADATA: ColumnElement[bool] = literal_column("memories.metadata <> '{}'::jsonb")
 """Selects memories with metadata. A constant, as in the condition of their partial index."""

@@ -25,7 +25,7 @@ from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
-from openmemory.memories.models import Memory
+from openmemory.memories.models import ACTIVE, Memory
 from openmemory.projects.schemas import AnchorList, AnchorReport, CommitAnchor
 from openmemory.sources.models import Passage
 
@@ -62,21 +62,20 @@ _FORGET = text(
         GROUP BY head ORDER BY max(checked_at) DESC, head LIMIT :heads)
     """
 )
+_HEAD = "coalesce(:head, (SELECT head FROM projects WHERE user_id = :user AND namespace = :namespace))"
 _COMPARED = text(
-    """
+    f"""
     SELECT commit, reachable FROM anchors
-    WHERE user_id = :user AND namespace = :namespace AND commit = ANY(:commits) AND head = coalesce(
-        :head, (SELECT head FROM projects WHERE user_id = :user AND namespace = :namespace))
-    """
+    WHERE user_id = :user AND namespace = :namespace AND commit = ANY(:commits) AND head = {_HEAD}
+    """  # noqa: S608 - no value is put in
 )
 _ORPHANS = text(
-    """
+    f"""
     SELECT m.id FROM anchors AS a JOIN memories AS m
         ON m.user_id = a.user_id AND m.namespace = a.namespace AND m.metadata ->> 'commit' = a.commit
     WHERE a.user_id = :user AND a.namespace = :namespace AND NOT a.reachable
-        AND m.state = 'active' AND m.metadata ->> 'commit' IS NOT NULL AND a.head = coalesce(
-        :head, (SELECT head FROM projects WHERE user_id = :user AND namespace = :namespace))
-    """
+        AND m.state = 'active' AND m.metadata ->> 'commit' IS NOT NULL AND a.head = {_HEAD}
+    """  # noqa: S608 - no value is put in
 )
 
 
@@ -193,8 +192,7 @@ async def commits_of(tx: Tx, caller: Caller, namespace: str) -> dict[str, int]:
     """The commits to which memories and messages belong that the caller may read, and the number of these."""
     found = Counter[str]()
     for rows, named in _COMMITS.items():
-        active = rows.state == literal_column("'active'::memory_state")
-        which = active & named.is_not(None) & named.op("~")(_IS_HASH) & (rows.namespace == namespace)
+        which = (rows.state == ACTIVE) & named.is_not(None) & named.op("~")(_IS_HASH) & (rows.namespace == namespace)
         counted = select(named, func.count()).where(which, readable_by(caller, rows)).group_by(named)
         for name, number in await tx.execute(counted.order_by(named).limit(MAX_COMMITS), caller.parameters):
             found[name] += number

@@ -130,7 +130,7 @@ class ContextPacks:
         if question is None:
             raise Invalid("query", "must be a question, or `about` must name a memory")
         namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL)))
-        most, evidence = (min(one, self._search.max_limit) for one in _limits(asked.budget))
+        most, evidence = map(self._search.at_most, _limits(asked.budget))
         wanted = SearchQuery(question, limit=most, namespaces=namespaces)
         found, passages, state = await asyncio.gather(
             self._search.search(caller, wanted),
@@ -143,8 +143,8 @@ class ContextPacks:
             if history.orphans:
                 # Others take their places.
                 found, passages = await asyncio.gather(
-                    self._search.search(caller, replace(wanted, limit=min(most + _MORE, self._search.max_limit))),
-                    self._search.passages(caller, replace(wanted, limit=min(evidence + _MORE, self._search.max_limit))),
+                    self._search.search(caller, replace(wanted, limit=self._search.at_most(most + _MORE))),
+                    self._search.passages(caller, replace(wanted, limit=self._search.at_most(evidence + _MORE))),
                 )
                 every = [*found.results, *passages.results]
                 history = await self._history(tx, caller, asked, every)
@@ -204,7 +204,7 @@ def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], di
     """
     found, taken = dict[UUID, list[UUID]](), set[UUID]()
     size = 4 * dimension
-    # What is flagged is in no pack.
+    # A pack shows no flagged memory.
     some = [one for one in results if not one.labels and one.id in vectors and len(vectors[one.id]) == size]
     rows = np.frombuffer(b"".join(vectors[one.id] for one in some), dtype="<f4").reshape(len(some), dimension)
     units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo("f4").tiny)

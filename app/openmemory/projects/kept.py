@@ -50,7 +50,7 @@ class Present(NamedTuple):
     readable: bool
 
 
-def parts(key: str | None, content: str) -> tuple[str, str, str]:
+def value_parts(key: str | None, content: str) -> tuple[str, str, str]:
     """The topic, the key and the value of a memory of the kind `keyed`."""
     topic, _, name = (key or "").partition("/")
     return topic, name, content.removeprefix(f"{key}: ")

@@ -105,7 +105,7 @@ class ItemDecision:
 
 @dataclass(slots=True)
 class PackBudget:
-    """The tokens of a pack. `used` counts the whole rendered text."""
+    """The numbers of tokens of a pack. `used` is that of the whole `text`."""
 
     tokenizer: str
     target: int

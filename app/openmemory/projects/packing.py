@@ -16,7 +16,7 @@ from openmemory.content_policy.injection import LABEL, instructs
 from openmemory.dedup.key_values import parsed as key_values
 from openmemory.memories.intake import KEYED
 from openmemory.projects import tokens
-from openmemory.projects.kept import parts
+from openmemory.projects.kept import value_parts
 from openmemory.projects.pack_schemas import (
     ContextPack,
     DroppedItem,
@@ -258,7 +258,7 @@ def _conflicts(one: SearchResult, state: dict[str, Any] | None) -> Iterator[Stat
     pairs = key_values(one.memory)
     said = {} if pairs is None else dict(pairs)
     if one.kind == KEYED:
-        topic, key, value = parts(one.key, one.memory)
+        topic, key, value = value_parts(one.key, one.memory)
         said[f"{topic}.{key}"] = value
     if not said:
         return

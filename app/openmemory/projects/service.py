@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, exc, func, literal_column, select
+from sqlalchemy import ColumnElement, delete, exc, func, select
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from openmemory.access.apps import refuse_if_paused, refuse_paused
@@ -23,7 +23,7 @@ from openmemory.index.models import OutboxEntry
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, validation
 from openmemory.memories.intake import Intake
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import ACTIVE, Memory, State
 from openmemory.projects import moving
 from openmemory.projects.models import Project
 from openmemory.projects.schemas import (
@@ -158,7 +158,7 @@ class Projects:
             mine = (Memory.user_id == caller.user_id) & (Memory.namespace == namespace)
             gone = await changes.change_state(tx, caller, mine, State.DELETED)
             ids = [id_ for id_, _ in gone]
-            active = Source.state == literal_column("'active'::memory_state")
+            active = Source.state == ACTIVE
             theirs = (Source.user_id == caller.user_id) & (Source.namespace == namespace) & active
             sources = await lifecycle.move(tx, caller, theirs, State.DELETED)
             row = delete(Project).where(Project.user_id == caller.user_id, Project.namespace == namespace)
@@ -174,7 +174,7 @@ class Projects:
 
     @retry_on_conflict
     async def move(self, caller: Caller, namespace: str, to: str, *, merge: bool = False) -> ProjectMoved:
-        """Rename a project, or merge it into another one. Rules that name it are renamed too.
+        """Rename a project, or merge it into another one. Rules for the project apply to the new name.
 
         Only the user may.
 

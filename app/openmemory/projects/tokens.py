@@ -16,15 +16,15 @@ NAME = "wordpiece"
 
 _WORDS = re.compile(r"[0-9]+|[A-Za-z]+|[^A-Za-z0-9\s]")
 _CAPITAL = 0.6
-"""The tokens that a word with a capital has more: names are rarer than other words."""
+"""The tokens that are added for a word with a capital letter. It may be a rare name."""
 _DIGITS = 3
-"""The digits of a token."""
+"""The most digits that one token holds."""
 _LONG = 100
-"""The letters from which the model reads over a word. Language models read two at a time or more."""
+"""The length of a word that the model does not read. Language models read at least two of its letters at a time."""
 _CAPITALS = re.compile(r"[A-Z]{3,}")
 _BLANKS = re.compile(r"[ \t]{2,}")
 _TABS = 16
-"""The tabs of a token. Blanks are more."""
+"""The most tabs that one token holds. It holds more blanks."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _OTHERS = re.compile(r"[^\x00-\x7f]")
 _SCRIPTS = (
@@ -33,7 +33,7 @@ _SCRIPTS = (
     (re.compile(r"[\u0080-\u07ff]"), 1.15),  # Cyrillic, letters with accents
     (re.compile(r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffef]"), 1.5),
 )
-"""The tokens of a letter. One of another script has as many as it has bytes, which is the most possible."""
+"""The tokens of a letter of each script. Any other letter has as many as bytes, which is the most possible."""
 
 
 def count(text: str) -> int:

@@ -144,7 +144,7 @@ class Values:
 
 def stored_value(record: MemoryRecord) -> StoredValue:
     """A memory of the kind `keyed` as a value."""
-    topic, key, value = kept.parts(record.key, record.content)
+    topic, key, value = kept.value_parts(record.key, record.content)
     return StoredValue(
         record.id, topic, key, value, record.namespace, record.app_name, record.revision, record.created_at,
         record.updated_at, record.labels,

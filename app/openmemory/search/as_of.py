@@ -28,7 +28,7 @@ from openmemory.database.engine import Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.intake import STATE
-from openmemory.memories.models import Memory, MemoryRevision, MemoryStatusHistory, State
+from openmemory.memories.models import ACTIVE, Memory, MemoryRevision, MemoryStatusHistory, State
 from openmemory.memories.repository import ALL_STATES
 
 AS_OF: Any = bindparam("as_of", type_=DateTime(timezone=True))
@@ -102,7 +102,7 @@ def as_of_state(owner: bool) -> AsOfState:
     rewritten = replaced.c.content.is_not(None)
     text_shown = true() if owner else or_(~rewritten, own)
     return AsOfState(
-        there=and_(Memory.created_at <= AS_OF, was == literal_column("'active'::memory_state"), text_shown),
+        there=and_(Memory.created_at <= AS_OF, was == ACTIVE, text_shown),
         same=func.coalesce(replaced.c.content == Memory.content, literal_column("true")),
         content=func.coalesce(replaced.c.content, Memory.content),
         metadata=case((rewritten, func.coalesce(replaced.c.metadata, Memory.metadata_)), else_=Memory.metadata_),

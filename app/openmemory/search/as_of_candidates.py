@@ -30,14 +30,12 @@ from openmemory.identity.caller import Caller, Default
 from openmemory.index.bm25 import K1, MEAN_LENGTH, B
 from openmemory.index.models import Embedding
 from openmemory.index.port import Hit, Vector
-from openmemory.memories.models import Memory
+from openmemory.memories.models import ACTIVE, Memory
 from openmemory.search.as_of import AS_OF, as_of_state, join_state, states
 from openmemory.search.context import SearchContext
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.query_analysis import QueryAnalysis
-
-_ACTIVE: Any = literal_column("'active'::memory_state")
 
 _LANGUAGE: Any = literal_column("(select language from lexicon)::regconfig")
 
@@ -91,9 +89,9 @@ def _aside(owner: bool) -> CTE:
     mine = Memory.user_id == bindparam("caller_user_id", type_=Uuid()), Memory.created_at <= AS_OF
     changed = select(Memory.id, Memory.updated_at)
     rewritten = changed.where(
-        *mine, Memory.state == _ACTIVE, Memory.updated_at > AS_OF, Memory.revision > literal_column("1")
+        *mine, Memory.state == ACTIVE, Memory.updated_at > AS_OF, Memory.revision > literal_column("1")
     )
-    put_away = changed.where(*mine, Memory.state != _ACTIVE)
+    put_away = changed.where(*mine, Memory.state != ACTIVE)
     last = [
         part.order_by(Memory.updated_at.desc(), Memory.id).limit(literal_column(str(ASIDE))).subquery()
         for part in ((rewritten, put_away) if owner else (rewritten,))
@@ -125,7 +123,7 @@ def _statement(owner: bool, default: Default, shape: Shape) -> CompiledStatement
         )
         .select_from(join_state(aside.join(Memory, Memory.id == aside.c.id), parts).join(Embedding, kept, isouter=True))
         .where(
-            or_(Memory.state != _ACTIVE, ~parts.same),
+            or_(Memory.state != ACTIVE, ~parts.same),
             parts.there,
             readable_by(caller, Memory, states=states(owner)),
             predicate(shape),

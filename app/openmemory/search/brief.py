@@ -37,7 +37,7 @@ PROJECT_SHARE = 2 / 3
 """The share of the budget for memories of the project if there are others, too."""
 
 MOST_OTHERS = 50
-"""The maximum number of memories that are read in place of those that are left out."""
+"""The maximum number of memories that are read in addition if some are left out."""
 
 FOUND = 5
 """The maximum number of memories for a prompt."""
@@ -100,18 +100,19 @@ class Briefs:
     async def _telling(self, caller: Caller, asked: BriefQuery, namespace: str) -> list[SearchResult]:
         most = asked.budget // TOKENS_OF_A_LINE
         others = min(len(asked.without), MOST_OTHERS)
-        query = SearchQuery("", limit=min(most + others, self._search.max_limit), namespaces=(namespace,))
+        query = SearchQuery("", limit=self._search.at_most(most + others), namespaces=(namespace,))
         found = (await self._search.overview(caller, query)).results
         return [result for result in found if result.id not in asked.without][:most]
 
     async def _fitting(self, caller: Caller, asked: BriefQuery, namespaces: tuple[str, ...]) -> list[SearchResult]:
         assert asked.prompt is not None
-        found = min(FOUND, self._search.max_limit)
-        answer = await self._search.search(caller, SearchQuery(asked.prompt, limit=found, namespaces=namespaces))
+        query = SearchQuery(asked.prompt, limit=self._search.at_most(FOUND), namespaces=namespaces)
+        answer = await self._search.search(caller, query)
         if answer.search_method is Method.OVERVIEW:
             return []  # shown because nothing fits
-        fitting = [result for result in answer.results if result.score >= asked.min_score]
-        return [result for result in fitting if result.id not in asked.without]
+        return [
+            result for result in answer.results if result.score >= asked.min_score and result.id not in asked.without
+        ]
 
 
 def written(groups: list[list[SearchResult]], asked: BriefQuery, total: int) -> Brief:

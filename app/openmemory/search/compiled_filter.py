@@ -19,6 +19,7 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
+from openmemory.memories.models import ACTIVE
 from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import LANGUAGE, PATH, SYMBOL, Shape, by_shape, filtering, is_usual, predicate
 from openmemory.search.filters import All, Comparison, Node, Operator
@@ -149,7 +150,7 @@ def _matching(corpus: Corpus, shape: Shape) -> CompiledStatement:
         select(corpus.rows.id)
         .where(
             corpus.rows.user_id == bindparam("caller_user_id", type_=Uuid()),
-            corpus.rows.state == literal_column("'active'::memory_state"),
+            corpus.rows.state == ACTIVE,
             predicate(shape, corpus.rows),
         )
         .limit(most + 1)

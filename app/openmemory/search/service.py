@@ -133,10 +133,9 @@ class Search:
         notes = [LONG_QUERY_NOTE] if lexemes(query.text) > MAX_LEXEMES else []
         return await self._ranked(context, pace, [*notes, MANY_TIMES_NOTE] if named.cut else notes)
 
-    @property
-    def max_limit(self) -> int:
-        """The number of results that a search may ask for."""
-        return self._settings.search.max_limit
+    def at_most(self, limit: int) -> int:
+        """This limit, or the largest one that a search may have."""
+        return min(limit, self._settings.search.max_limit)
 
     async def over(self, caller: Caller, query: SearchQuery, corpus: CorpusName) -> SearchAnswer:
         """Searches memories, passages, or both side by side: `SearchAnswer.passages` has the passages.

@@ -29,7 +29,7 @@ from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
-from openmemory.memories.models import State
+from openmemory.memories.models import ACTIVE, State
 from openmemory.sources import lifecycle, listing, messages, writing
 from openmemory.sources.messages import CheckedMessage, MessageChecks
 from openmemory.sources.models import Passage, Source, SourceKind
@@ -165,7 +165,7 @@ class Conversations:
         await self._rates.search(caller)
         count = (
             select(func.count())
-            .where(Passage.source_id == Source.id, Passage.state == literal_column("'active'::memory_state"))
+            .where(Passage.source_id == Source.id, Passage.state == ACTIVE)
             .correlate(Source)
             .scalar_subquery()
         )
@@ -340,7 +340,7 @@ class Conversations:
 
     @retry_on_conflict
     async def _expire_some(self) -> int:
-        over = Passage.state == literal_column("'active'::memory_state"), Passage.expires_at <= func.now()
+        over = Passage.state == ACTIVE, Passage.expires_at <= func.now()
         due = select(Passage.id).where(*over).order_by(Passage.expires_at).limit(_EXPIRED_TOGETHER)
         async with self._database.transaction() as tx:
             # A delivery that writes the vector of a message has its key locked, which does not matter here.

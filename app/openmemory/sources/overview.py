@@ -14,6 +14,7 @@ from openmemory.audit.audit_log import AuditAction
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
+from openmemory.memories.models import ACTIVE
 from openmemory.sources import listing
 from openmemory.sources.models import Passage, Source, SourceKind
 from openmemory.sources.schemas import SourceType, StoredSource, StoredSourcePage
@@ -28,7 +29,7 @@ _OF_TYPE = {
 _TYPE = case(*((which, literal_column(f"'{type_.value}'")) for type_, which in _OF_TYPE.items()))
 _PASSAGES = (
     select(func.count())
-    .where(Passage.source_id == Source.id, Passage.state == literal_column("'active'::memory_state"))
+    .where(Passage.source_id == Source.id, Passage.state == ACTIVE)
     .correlate(Source)
     .scalar_subquery()
 )

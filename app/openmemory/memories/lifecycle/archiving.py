@@ -24,7 +24,15 @@ from openmemory.identity.principal import Door, Principal
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import SyncRunning, alone
 from openmemory.memories import changes
-from openmemory.memories.models import IS_ACTIVE, ArchivePolicy, Memory, MemoryCategory, MemoryStatusHistory, State
+from openmemory.memories.models import (
+    ACTIVE,
+    IS_ACTIVE,
+    ArchivePolicy,
+    Memory,
+    MemoryCategory,
+    MemoryStatusHistory,
+    State,
+)
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +45,7 @@ BATCH = 500
 _PAGE = 1_000
 """Policies or users per read."""
 
-_ACTIVE_AGAIN = MemoryStatusHistory.new_state == literal_column("'active'::memory_state")
+_ACTIVE_AGAIN = MemoryStatusHistory.new_state == ACTIVE
 
 
 class _Some(NamedTuple):
