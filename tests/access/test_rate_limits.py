@@ -13,6 +13,9 @@ from openmemory.access.rate_limits import Quota, RateLimiter, periods_until_room
 from openmemory.config.settings import RateSettings, load
 from openmemory.errors import TooMany
 from openmemory.identity.principal import LOCAL, Door
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.projects.context import ContextQuery
+from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 
 FIVE = Quota("things", "rates.things", 5)
@@ -83,6 +86,23 @@ async def test_without_a_limit_nobody_is_shut_out_and_every_refusal_is_told(serv
     async with services.database.statement() as tx:
         counted = "SELECT count(*) FROM rate_limits WHERE bucket IN ('failure:198.51.100.77', 'denial:key:somebody')"
         assert await tx.scalar(text(counted)) == 0
+
+
+async def test_a_pack_and_a_search_of_everything_count_as_one_search_each(services, new_user):
+    assistant = await services.directory.caller(new_user, "claude", principal=replace(LOCAL, door=Door.MCP))
+    await services.memories.add(assistant, MemoryCreate(text="The garden gate is green."))
+    bucket = f"search:{assistant.app_id}"
+    query = text("SELECT used + before FROM rate_limits WHERE bucket = :bucket")  # a minute may end meanwhile
+
+    async def counted() -> int:
+        async with services.database.statement() as tx:
+            return await tx.scalar(query, {"bucket": bucket}) or 0
+
+    before = await counted()
+    assert (await services.context.pack(assistant, ContextQuery("the garden gate"))).memories
+    assert await counted() == before + 1
+    assert (await services.search.over(assistant, SearchQuery("the garden gate"), "both")).results
+    assert await counted() == before + 2
 
 
 async def test_there_is_room_again_when_it_was_said(services):

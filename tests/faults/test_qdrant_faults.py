@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
 TIMEOUT = 0.5
 """Seconds that a search may wait for Qdrant: `qdrant.timeout`."""
 
-COLLECTION = "openmemory__all-minilm-l6-v2-int8__384__words"
+COLLECTION = "openmemory__all-minilm-l6-v2-int8__384__words-scope"
 
 
 class Stack:

@@ -16,7 +16,7 @@ from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services, open_services
 from tests.faults.embedding_server import EmbeddingServer
 
-LOCAL = "openmemory__all-minilm-l6-v2-int8__384__words"
+LOCAL = "openmemory__all-minilm-l6-v2-int8__384__words-scope"
 
 
 @asynccontextmanager

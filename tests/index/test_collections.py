@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from openmemory.index.collections import collection_name, entry_of, payload_of, readable_payload_of
-from openmemory.index.conditions import label
+from openmemory.index.conditions import label, scope_label
 from openmemory.index.port import Point
 from openmemory.index.sync.entries import IndexEntries, IndexEntry
 
@@ -19,7 +19,7 @@ ID = UUID(int=7)
 
 def test_the_name_carries_alias_model_and_dimension() -> None:
     name = collection_name("openmemory", "all-MiniLM-L6-v2-int8", 384)
-    assert name == "openmemory__all-minilm-l6-v2-int8__384__words"
+    assert name == "openmemory__all-minilm-l6-v2-int8__384__words-scope"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_the_name_carries_alias_model_and_dimension() -> None:
 )
 def test_any_model_gives_a_name_that_is_a_folder_and_a_collection_everywhere(model: str) -> None:
     name = collection_name("a" * 64, model, 65_536)
-    assert re.fullmatch(r"a{64}__[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?__65536__words", name)
+    assert re.fullmatch(r"a{64}__[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?__65536__words-scope", name)
     assert len(name) <= 150
 
 
@@ -53,7 +53,12 @@ def test_the_payload_is_what_the_client_of_mem0_reads_and_what_filters_need(poin
         "created_at": "2026-11-03T09:30:00+00:00",
         "updated_at": "2026-11-03T09:30:00+00:00",
         "owner": str(UUID(int=1)),
-        "labels": [label("namespace", "default"), label("kind", "memory"), label("app", UUID(int=2))],
+        "labels": [
+            scope_label(UUID(int=1), "default"),
+            label("namespace", "default"),
+            label("kind", "memory"),
+            label("app", UUID(int=2)),
+        ],
         "app": str(UUID(int=2)),
         "namespace": "default",
         "kind": "memory",

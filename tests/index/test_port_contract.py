@@ -13,6 +13,7 @@ import pytest
 
 from openmemory.access.rules import EVERYTHING, RuleObjects, Rules
 from openmemory.index.collections import watermark_vector
+from openmemory.index.conditions import MAX_LABELS
 from openmemory.index.port import NO_WORDS, NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
 from openmemory.index.sync.entries import IndexEntry
 from tests.index.conftest import DIMENSION, Store, sparse_of
@@ -100,6 +101,9 @@ async def test_filters_take_any_of_their_values_and_all_of_them_must_hold(
     every = set(range(12))
     assert await found(Filter(ALICE)) == every
     assert await found(Filter(ALICE, namespaces=("n0",))) == {seed for seed in every if seed % 3 == 0}
+    many = "n0", *(f"elsewhere {number}" for number in range(MAX_LABELS))
+    assert await found(Filter(ALICE, namespaces=many)) == {seed for seed in every if seed % 3 == 0}
+    assert await found(Filter(ALICE, namespaces=many[:MAX_LABELS])) == {seed for seed in every if seed % 3 == 0}
     assert await found(Filter(ALICE, namespaces=("n0", "n2"))) == {seed for seed in every if seed % 3 != 1}
     assert await found(Filter(ALICE, kinds=("chunk",))) == {seed for seed in every if seed % 2}
     assert await found(Filter(ALICE, apps=(apps[1], apps[2]))) == {seed for seed in every if seed % 3}
@@ -399,7 +403,7 @@ async def test_the_status_names_the_collection_and_counts(index: VectorIndex, po
     status = await index.status()
     assert status.points == 3
     assert status.dimension == 16
-    assert status.collection.endswith("__model__16__words")
+    assert status.collection.endswith("__model__16__words-scope")
     assert status.engine in ("qdrant", "qdrant-edge")
     assert status.version[0].isdigit()
 

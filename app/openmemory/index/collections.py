@@ -13,7 +13,6 @@ from uuid import UUID
 import numpy as np
 
 from openmemory.index.conditions import LABELS, TENANT, labels_of
-from openmemory.index.multi_vector import WORDS
 from openmemory.index.port import NOBODY, Point, Vector, Vectors, Watermark
 from openmemory.index.sync.entries import ending, packed
 
@@ -23,14 +22,15 @@ WATERMARK = 0x6F6D776D
 RECONCILED = (TENANT, "revision")
 """The payload keys that reconciliation reads."""
 
+_PARTS = "words-scope"
 _MODEL_LENGTH = 64
 _CHECKED = 256
 
 
 def collection_name(alias: str, model: str, dimension: int) -> str:
-    """The collection behind an alias: `openmemory__all-minilm-l6-v2-int8__384__words`.
+    """The collection behind an alias: `openmemory__all-minilm-l6-v2-int8__384__words-scope`.
 
-    The end tells which vectors a point has besides that of its text. A collection without it is rebuilt.
+    The end tells what a point has besides the vector of its text. A collection without it is rebuilt.
 
     At most 150 characters, valid as a folder everywhere and as a Qdrant name. If a model's name must be changed for
     that (`nomic/embed:latest`), a digest is added, so that two models never share a collection. Case is ignored.
@@ -40,7 +40,7 @@ def collection_name(alias: str, model: str, dimension: int) -> str:
     if not slug or slug != said or len(slug) > _MODEL_LENGTH:
         digest = hashlib.sha256(said.encode()).hexdigest()[:8]
         slug = f"{slug[: _MODEL_LENGTH - 9].rstrip('.-')}-{digest}".lstrip("-")
-    return f"{alias}__{slug}__{dimension}__{WORDS}"
+    return f"{alias}__{slug}__{dimension}__{_PARTS}"
 
 
 def payload_of(point: Point) -> dict[str, Any]:

@@ -7,6 +7,10 @@ of a user's points, which is the cost of an exclusion in a scan.
 Conditions in `must` and `should` make the engine start with the matching points, one label after the other. That is the
 fastest way for a few labels. For hundreds, a scan is faster, and a double negation ("not one of those that have none of
 them") forces it.
+
+The engine starts with the points of one condition, and checks all others for each of these, which takes longer than
+comparing its vector. A point therefore has a label for its user and namespace together: one condition finds the points
+of a namespace (decision 31).
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from openmemory.access.rules import ALL, RuleObjects, Rules
 from openmemory.index.port import Filter, Point
 
 TENANT = "owner"
-"""The payload key that every search filters by: `users.id`."""
+"""The payload key of the user: `users.id`."""
 
 LABELS = "labels"
 """The payload key of the labels."""
@@ -33,19 +37,26 @@ Condition = dict[str, Any]
 
 
 class Conditions(NamedTuple):
-    """The conditions that a point must meet, and those that it must not meet."""
+    """The conditions that a point must meet, those that it must not meet, and those of which it must meet one, if there
+    are any."""
 
     must: Sequence[Condition]
     must_not: Sequence[Condition]
+    should: Sequence[Condition] = ()
 
 
 @lru_cache(maxsize=20_000)
 def label(key: str, value: str | UUID) -> int:
     """The number for a namespace, kind, app or category: 64 bits of a hash, in Qdrant's integer format.
 
-    If two of one user had the same number, they would only be returned, or skipped, together.
+    If two had the same number, they would only be returned, or skipped, together. PostgreSQL checks what is returned.
     """
     return int.from_bytes(blake2b(f"{key}:{value}".encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def scope_label(user: UUID, namespace: str) -> int:
+    """The number for one namespace of one user, as `label` makes it."""
+    return label("scope", f"{user} {namespace}")
 
 
 HAS_CHUNKS = label("chunks", "many")
@@ -55,6 +66,7 @@ HAS_CHUNKS = label("chunks", "many")
 def labels_of(point: Point) -> list[int]:
     """The labels of a point."""
     return [
+        scope_label(point.user, point.namespace),
         label("namespace", point.namespace),
         label("kind", point.kind),
         label("app", point.app),
@@ -66,11 +78,18 @@ def labels_of(point: Point) -> list[int]:
 def asked(where: Filter) -> Conditions:
     """The conditions of a filter except its rules and its listed ids. These may be many, so each engine takes them in
     its own form."""
-    must: list[Condition] = [{"key": TENANT, "match": {"value": str(where.user)}}]
-    for key, wanted in (("namespace", where.namespaces), ("kind", where.kinds), ("app", where.apps)):
+    must: list[Condition] = []
+    should: list[Condition] = []
+    if 0 < len(where.namespaces) <= MAX_LABELS:
+        should = [_has(LABELS, scope_label(where.user, name)) for name in where.namespaces]
+    else:
+        must.append(_has(TENANT, str(where.user)))
+        if where.namespaces:
+            must.append(_any_of(label("namespace", name) for name in where.namespaces))
+    for key, wanted in (("kind", where.kinds), ("app", where.apps)):
         if wanted:
             must.append(_any_of(label(key, value) for value in wanted))
-    return Conditions(must, [_one_of(where.excluded)] if where.excluded else [])
+    return Conditions(must, [_one_of(where.excluded)] if where.excluded else [], should)
 
 
 def readable(rules: Rules) -> Conditions:
@@ -105,6 +124,10 @@ def _some(objects: RuleObjects) -> list[Condition]:
         for value in values
     ]
     return [*found, _any_of(labels)] if labels else found
+
+
+def _has(key: str, value: int | str) -> Condition:
+    return {"key": key, "match": {"value": value}}
 
 
 def _any_of(labels: Iterable[int]) -> Condition:

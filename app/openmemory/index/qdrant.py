@@ -403,18 +403,19 @@ def _configuration(dimension: int) -> Any:
 
 
 def _filter(where: Filter) -> models.Filter:
-    must, must_not = asked(where)
-    mine = models.Filter.model_validate({"must": must, "must_not": must_not})
+    must, must_not, should = asked(where)
+    mine = models.Filter.model_validate({"must": must, "must_not": must_not, "should": should or None})
     let_through = _readable(where.rules)
     listed = [] if where.ids is None else [models.HasIdCondition(has_id=[str(id_) for id_ in where.ids])]
     return models.Filter(
-        must=[*(mine.must or ()), *listed, *(let_through.must or ())],
+        must=[*(mine.must or ()), *listed, *(let_through.must or ())] or None,
         must_not=[*(mine.must_not or ()), *(let_through.must_not or ())] or None,
+        should=mine.should,
     )
 
 
 @lru_cache(maxsize=64)
 def _readable(rules: Rules) -> models.Filter:
     """Cached, because validating a thousand ids takes a while."""
-    must, must_not = readable(rules)
+    must, must_not, _ = readable(rules)
     return models.Filter.model_validate({"must": must, "must_not": must_not})

@@ -9,10 +9,11 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
+from sqlalchemy import Boolean, Uuid
 
 from openmemory.config.settings import LimitSettings
 from openmemory.database.compiled import CompiledStatement, bound
-from openmemory.database.engine import Database, Tx
+from openmemory.database.engine import Database
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Spaces
@@ -35,7 +36,7 @@ BUDGET, MAX_BUDGET = 2_500, 10_000
 MEMORIES, PASSAGES = 10, 4
 """The number of memories and passages that are looked for at least."""
 
-_TOKENS_EACH = 50, 400
+_TOKENS_EACH = 60, 400
 """The tokens of the budget for which one more memory, and one more passage, is looked for."""
 
 _AT_MOST = 50, 12
@@ -46,13 +47,16 @@ _MORE = 20
 ALIKE = 0.85
 """The cosine from which two memories say nearly the same."""
 
-_VECTORS = CompiledStatement(
+_TRAIL_AND_VECTORS = CompiledStatement(
     bound(
-        """
-        SELECT e.id, e.vector FROM embeddings AS e JOIN memories AS m ON m.id = e.id AND m.hash = e.text_hash
-        WHERE e.kind = 'memory' AND e.model = :model AND e.id = ANY(CAST(:ids AS uuid[]))
-        """,
-        {},
+        f"""
+        SELECT trail.*, NULL AS vector FROM ({links.TRAIL}) AS trail
+        UNION ALL
+        SELECT e.id, NULL, NULL, e.vector
+        FROM embeddings AS e JOIN memories AS m ON m.id = e.id AND m.hash = e.text_hash
+        WHERE e.kind = 'memory' AND e.model = :model AND e.id = ANY(CAST(:ids AS uuid[])) AND :clusters
+        """,  # noqa: S608 - no value is put in
+        {"user": Uuid(), "clusters": Boolean()},
     ),
     plain=True,
     binary=True,
@@ -132,33 +136,30 @@ class ContextPacks:
         namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL)))
         most, evidence = map(self._search.at_most, _limits(asked.budget))
         wanted = SearchQuery(question, limit=most, namespaces=namespaces)
-        found, passages, state = await asyncio.gather(
-            self._search.search(caller, wanted),
-            self._search.passages(caller, replace(wanted, limit=evidence)),
-            self._states.find(caller, asked.namespace),
+        (found, passages), state = await asyncio.gather(
+            self._search.both(caller, wanted, evidence), self._states.find(caller, asked.namespace)
         )
+        every: list[SearchResult | PassageResult] = [*found.results, *passages.results]
+        history = await self._history(caller, asked, every)
+        if history.orphans:
+            # Others take their places.
+            more = replace(wanted, limit=self._search.at_most(most + _MORE))
+            found, passages = await self._search.both(caller, more, self._search.at_most(evidence + _MORE))
+            every = [*found.results, *passages.results]
+            history = await self._history(caller, asked, every)
+        results = [one for one in found.results if one.id not in history.orphans][:most]
+        orphans = [one for one in every if one.id in history.orphans]
+        evident = [one for one in passages.results if one.id not in history.orphans][:evidence]
+        if about is not None:
+            results = sorted(results, key=lambda one: one.id != about.id)  # the others keep their order
+        values = {
+            "user": caller.user_id, "ids": array_of(one.id for one in results),
+            "model": self._spaces.serving.model, "clusters": asked.clusters,
+        }  # fmt: skip
         async with self._database.statement() as tx:
-            every: list[SearchResult | PassageResult] = [*found.results, *passages.results]
-            history = await self._history(tx, caller, asked, every)
-            if history.orphans:
-                # Others take their places.
-                found, passages = await asyncio.gather(
-                    self._search.search(caller, replace(wanted, limit=self._search.at_most(most + _MORE))),
-                    self._search.passages(caller, replace(wanted, limit=self._search.at_most(evidence + _MORE))),
-                )
-                every = [*found.results, *passages.results]
-                history = await self._history(tx, caller, asked, every)
-            results = [one for one in found.results if one.id not in history.orphans][:most]
-            orphans = [one for one in every if one.id in history.orphans]
-            evident = [one for one in passages.results if one.id not in history.orphans][:evidence]
-            if about is not None:
-                results = sorted(results, key=lambda one: one.id != about.id)  # the others keep their order
-            ids = [one.id for one in results]
-            trail = await links.trail(tx, caller, ids)
-            vectors = dict[UUID, bytes]()
-            if asked.clusters:
-                asking = {"model": self._spaces.serving.model, "ids": array_of(ids)}
-                vectors = dict(await _VECTORS.rows(tx, asking))
+            rows = await _TRAIL_AND_VECTORS.rows(tx, values)
+        trail = sorted((from_id, rel, to_id) for from_id, rel, to_id, _ in rows if to_id is not None)
+        vectors = {id_: vector for id_, _, to_id, vector in rows if to_id is None}
         dimension = await self._spaces.serving.dimension() if vectors else 0
         notes = [note for note in (found.note, None if state is None else state.note, history.note) if note]
         material = Material(
@@ -171,16 +172,15 @@ class ContextPacks:
         return made
 
     async def _history(
-        self,
-        tx: Tx,
-        caller: Caller,
-        asked: ContextQuery,
-        found: Sequence[SearchResult | PassageResult],
+        self, caller: Caller, asked: ContextQuery, found: Sequence[SearchResult | PassageResult]
     ) -> _History:
         """The commits of the memories and messages of the project, and which of them are orphans."""
         mine = (one for one in found if one.namespace == asked.namespace)
         commits = {one.id: named for one in mine if (named := anchor(one.metadata))}
-        known = await compared(tx, caller, asked.namespace, asked.head, sorted(set(commits.values())))
+        if not commits:
+            return _History(commits, frozenset(), None)
+        async with self._database.statement() as tx:
+            known = await compared(tx, caller, asked.namespace, asked.head, sorted(set(commits.values())))
         orphans = set[UUID]() if asked.orphans else {id_ for id_, one in commits.items() if known.get(one) is False}
         new = sum(one not in known and one != asked.head for one in commits.values())
         note = f"{new} of the items belong to commits that no client has compared with the checkout."

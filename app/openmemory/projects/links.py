@@ -34,17 +34,14 @@ from openmemory.projects.schemas import Linked, LinkList, MemoryLinked
 MAX_LINKS = 200
 """The number of links of a memory that a list shows."""
 
-_TRAIL = CompiledStatement(
-    bound(
-        """
-        SELECT from_id, rel, to_id FROM memory_links
-        WHERE from_id = ANY(CAST(:ids AS uuid[])) AND to_id = ANY(CAST(:ids AS uuid[])) AND user_id = :user
-        ORDER BY from_id, rel, to_id
-        """,
-        {"user": Uuid()},
-    ),
-    plain=True,
-)
+TRAIL = """
+SELECT from_id, rel, to_id FROM memory_links
+WHERE from_id = ANY(CAST(:ids AS uuid[])) AND to_id = ANY(CAST(:ids AS uuid[])) AND user_id = :user
+ORDER BY from_id, rel, to_id
+"""
+"""The links among memories that the caller has read, in a fixed order."""
+
+_TRAIL = CompiledStatement(bound(TRAIL, {"user": Uuid()}), plain=True)
 
 
 class Links:

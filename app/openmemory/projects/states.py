@@ -117,20 +117,22 @@ class ProjectStates:
         )  # fmt: skip
 
     async def find(self, caller: Caller, namespace: str) -> ProjectState | None:
-        """The state of a namespace, or None."""
-        try:
-            return await self.read(caller, namespace)
-        except NotFound:
-            return None
+        """The state of a namespace for a call that counts itself, or None."""
+        record = await self._find(caller, namespace)
+        return None if record is None else self._shown(record)
 
     async def _read(self, caller: Caller, namespace: str) -> MemoryRecord:
         caller.may_read()
-        namespace = validation.name(namespace, "namespace", self._limits)
         await self._rates.search(caller)
-        async with self._database.statement() as tx:
-            if (record := await kept.read(tx, caller, STATE, namespace)) is None:
-                raise NotFound("The project has no state.", code="state_not_found")
+        if (record := await self._find(caller, namespace)) is None:
+            raise NotFound("The project has no state.", code="state_not_found")
         return record
+
+    async def _find(self, caller: Caller, namespace: str) -> MemoryRecord | None:
+        caller.may_read()
+        namespace = validation.name(namespace, "namespace", self._limits)
+        async with self._database.statement() as tx:
+            return await kept.read(tx, caller, STATE, namespace)
 
     async def history(self, caller: Caller, namespace: str) -> StateHistory:
         """The last revisions of a state with what each changed, the last first.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import NamedTuple
 
 from openmemory.access.rate_limits import RateLimiter
@@ -110,13 +111,14 @@ class Search:
             TooMany: an assistant's app searches too often.
             Unavailable: PostgreSQL does not answer.
         """
+        return await self._search(caller, query, partial(self._rates.search, caller))
+
+    async def _search(self, caller: Caller, query: SearchQuery, count: Callable[[], Awaitable[None]]) -> SearchAnswer:
         caller.may_read()
         validation.text(query.text, "query", self._settings.limits.query, "limits.query")
-        for field, used in (("path", query.below), ("language", query.languages), ("symbol", query.symbol)):
-            if used:
-                raise Invalid(field, "applies to passages only; search them with corpus=passages")
+        _refuse_filters_of_passages(query)
         query, within_reach = self._checked(caller, query)
-        pace = asyncio.ensure_future(self._rates.search(caller))
+        pace = asyncio.ensure_future(count())
         if not within_reach:
             await pace
             return self._counted(await empty_answer(search_context(self._resources, caller, query)))
@@ -145,13 +147,33 @@ class Search:
         """
         if corpus == "memories":
             return await self.search(caller, query)
-        passages = await self.passages(caller, query)
         if corpus == "both":
-            answer = await self.search(caller, query)
+            answer, passages = await self.both(caller, query, query.limit)
         else:
+            passages = await self.passages(caller, query)
             answer = SearchAnswer([], passages.search_method, passages.note)
         answer.passages = passages
         return answer
+
+    async def both(
+        self, caller: Caller, query: SearchQuery, passages: int | None
+    ) -> tuple[SearchAnswer, PassageAnswer]:
+        """Searches memories and at most this many passages at once. It counts as one search.
+
+        Raises:
+            Invalid, TooMany, Unavailable: as `search` and `passages` do.
+        """
+        _refuse_filters_of_passages(query)
+        _refuse_filters_of_memories(query)
+
+        @cache
+        def counted() -> asyncio.Future[None]:
+            return asyncio.ensure_future(self._rates.search(caller))
+
+        return await asyncio.gather(
+            self._search(caller, query, counted),
+            self._passages(caller, replace(query, limit=passages), counted),
+        )
 
     async def overview(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """Returns the most telling memories that match the filters of the query and that the caller may read, best
@@ -184,6 +206,11 @@ class Search:
             TooMany: an assistant's app searches too often.
             Unavailable: PostgreSQL does not answer.
         """
+        return await self._passages(caller, query, partial(self._rates.search, caller))
+
+    async def _passages(
+        self, caller: Caller, query: SearchQuery, count: Callable[[], Awaitable[None]]
+    ) -> PassageAnswer:
         caller.may_read()
         validation.text(query.text, "query", self._settings.limits.query, "limits.query")
         _refuse_filters_of_memories(query)
@@ -192,7 +219,7 @@ class Search:
         symbol = normal(validation.name(query.symbol, "symbol", self._settings.limits)) if query.symbol else ""
         query = replace(query, languages=languages, symbol=symbol)
         query, within_reach = self._checked(caller, query)
-        pace = asyncio.ensure_future(self._rates.search(caller))
+        pace = asyncio.ensure_future(count())
         if not within_reach:
             await pace
             await log_search(search_context(self._resources, caller, query, corpus=PASSAGES), Method.HYBRID)
@@ -287,6 +314,17 @@ class Search:
         namespaces = query.namespaces if reached is None else reached
         query = replace(query, namespaces=namespaces, limit=limit, as_of=as_of, created_to=until)
         return query, reached is not None
+
+
+def _refuse_filters_of_passages(query: SearchQuery) -> None:
+    """Refuse the fields that only passages have.
+
+    Raises:
+        Invalid: the query uses it.
+    """
+    for field, used in (("path", query.below), ("language", query.languages), ("symbol", query.symbol)):
+        if used:
+            raise Invalid(field, "applies to passages only; search them with corpus=passages")
 
 
 def _refuse_filters_of_memories(query: SearchQuery) -> None:

@@ -19,7 +19,7 @@ from openmemory.index.engine.index import CHUNK, EdgeIndex
 from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 
 ALICE = UUID(int=1)
-NAME = "memories__model__16__words"
+NAME = "memories__model__16__words-scope"
 ROOT = Path(__file__).parents[3]
 
 Build = Callable[..., Point]
@@ -94,7 +94,7 @@ async def test_more_points_than_one_chunk_are_all_written(tmp_path: Path, point:
 
 async def test_a_folder_of_another_dimension_is_neither_searched_nor_touched(tmp_path: Path, point: Build) -> None:
     await filled(tmp_path, point)
-    other = tmp_path / "memories__model__8__words"
+    other = tmp_path / "memories__model__8__words-scope"
     (tmp_path / NAME).rename(other)
     index = index_in(tmp_path, dimension=8)
     with pytest.raises(IndexUnavailable, match="does not hold vectors of 8 dimensions"):
@@ -113,8 +113,8 @@ async def test_another_model_gets_a_folder_of_its_own_and_takes_over_when_told(t
     await index.activate()
     await index.activate()
 
-    assert names_in(tmp_path) == ["current", "memories__better__16__words", NAME]
-    assert (tmp_path / "current").read_text() == "memories__better__16__words\n"
+    assert names_in(tmp_path) == ["current", "memories__better__16__words-scope", NAME]
+    assert (tmp_path / "current").read_text() == "memories__better__16__words-scope\n"
     assert await index.count() == 0
     await index.close()
 
@@ -128,7 +128,7 @@ async def test_a_collection_that_was_replaced_can_be_dropped_and_the_one_in_use_
     with pytest.raises(IndexUnavailable, match="in use"):
         await new.drop()
     await old.drop()
-    assert names_in(tmp_path) == ["current", "memories__better__16__words"]
+    assert names_in(tmp_path) == ["current", "memories__better__16__words-scope"]
     with pytest.raises(IndexUnavailable, match="closed"):
         await old.count()
     assert await new.count() == 0
@@ -240,7 +240,7 @@ from openmemory.index.engine.index import EdgeIndex
 from openmemory.index.port import Point
 
 async def main():
-    index = EdgeIndex(Path(sys.argv[1]), collection="memories__model__16__words", dimension=16)
+    index = EdgeIndex(Path(sys.argv[1]), collection="memories__model__16__words-scope", dimension=16)
     random = np.random.default_rng(0)
     for number in range(1, 10**6):
         await index.upsert([

@@ -20,7 +20,7 @@ from tests.faults.embedding_server import EmbeddingServer
 from tests.index.models import ann, collections, running
 
 Running = Callable[..., AbstractAsyncContextManager[Services]]
-SUFFIX = "__all-minilm-l6-v2-int8__384__words"
+SUFFIX = "__all-minilm-l6-v2-int8__384__words-scope"
 
 
 @pytest.fixture(params=["built in", "server"])

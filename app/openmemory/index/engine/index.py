@@ -269,17 +269,18 @@ def _owned_by(user: UUID | None) -> edge.Filter | None:
 
 
 def _filter(where: Filter, only: Sequence[edge.ConditionType] = ()) -> edge.Filter:
-    must, must_not = asked(where)
+    must, must_not, should = asked(where)
     readable_must, readable_must_not = _readable(where.rules)
     listed = [] if where.ids is None else [edge.HasIdCondition(set(where.ids))]
     return edge.Filter(
-        must=[*map(one_condition, must), *listed, *only, *readable_must],
+        must=[*map(one_condition, must), *listed, *only, *readable_must] or None,
         must_not=[*map(one_condition, must_not), *readable_must_not] or None,
+        should=[*map(one_condition, should)] or None,
     )
 
 
 @lru_cache(maxsize=64)
 def _readable(rules: Rules) -> tuple[list[edge.ConditionType], list[edge.ConditionType]]:
     """Cached, because converting a thousand ids to the engine's form takes a millisecond."""
-    must, must_not = readable(rules)
+    must, must_not, _ = readable(rules)
     return [one_condition(it) for it in must], [one_condition(it) for it in must_not]
