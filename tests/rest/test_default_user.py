@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from string import Formatter
 from typing import Any
 from uuid import uuid4
 
@@ -64,8 +65,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /api/v1/anchors": (f"/api/v1/anchors?head={'a' * 40}", None),
     "POST /api/v1/anchors": ("/api/v1/anchors", {"head": "a" * 40}),
     "POST /api/v1/state/checkpoint": ("/api/v1/state/checkpoint", {"state": {"a": 1}, "reason": "{fresh}"}),
-    "GET /api/v1/state": ("/api/v1/state", None),
-    "GET /api/v1/state/history": ("/api/v1/state/history", None),
+    "GET /api/v1/state": ("/api/v1/{state}", None),
+    "GET /api/v1/state/history": ("/api/v1/{state}/history", None),
     "GET /api/v1/projects": ("/api/v1/projects", None),
     "POST /api/v1/projects": ("/api/v1/projects", {"namespace": "default", "name": "The house"}),
     "GET /api/v1/projects/{namespace}": ("/api/v1/projects/default", None),
@@ -78,7 +79,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"DELETE {V}/{{topic}}/{{key}}": (f"{V}/tea/{{value}}", None),
     "POST /api/v1/links": (L, {"from_id": "{other}", "rel": "{fresh}", "to_id": "{memory}"}),
     "GET /api/v1/links": (f"{L}?memory_id={{memory}}", None),
-    "DELETE /api/v1/links": (f"{L}?from_id={{memory}}&rel=is&to_id={{other}}", None),
+    "DELETE /api/v1/links": (f"{L}?from_id={{memory}}&rel={{link}}&to_id={{other}}", None),
     "GET /api/v1/sessions": ("/api/v1/sessions", None),
     "POST /api/v1/sessions": ("/api/v1/sessions", {"number": 1, "title": "{fresh}"}),
     "GET /api/v1/sessions/{number}": ("/api/v1/sessions/{session}", None),
@@ -149,45 +150,77 @@ async def test_no_operation_needs_a_user_and_each_is_tried_here(client):
     assert found.keys() == REQUESTS.keys() | BY_CHOICE | UNTRIED
 
 
-async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
-    """The objects of the requests: a memory, its app, a rule, a policy, a category, threads, a session,
-    documents. No user is named."""
-    fresh = uuid4().hex
-    memory = await client.post(M, json={"text": f"coffee {fresh}", "infer": False}, headers=headers)
-    grant = {"effect": "deny", "object_type": "namespace", "object": f"ns-{fresh}"}
-    policy = {"criteria_type": "category", "criteria_name": f"cat-{fresh}", "days_to_archive": 7}
-    made = [
-        memory,
-        await client.post(G, json=grant, headers=headers),
-        await client.post(P, json=policy, headers=headers),
-        await client.put(f"{C}/cat-{fresh}", json={"description": "a test's"}, headers=headers),
-        await client.post(M, json={"text": f"tea {fresh}", "infer": False}, headers=headers),
-        await client.put(V, json={"topic": "tea", "key": fresh, "value": "black"}, headers=headers),
-    ]
-    other = made[4].json()["id"]
-    link = {"from_id": memory.json()["id"], "rel": "is", "to_id": other}
-    state = {"state": {"tea": fresh}, "reason": f"tea is {fresh}"}
-    made.append(await client.post(L, json=link, headers=headers))
-    made.append(await client.post("/api/v1/state/checkpoint", json=state, headers=headers))
-    for thread in (f"thread-{fresh}", f"deleted-{fresh}"):
-        said = {"messages": [{"content": f"tea {fresh}"}]}
-        made.append(await client.post(f"/api/v1/threads/{thread}/messages", json=said, headers=headers))
-    made.append(await client.delete(f"/api/v1/threads/deleted-{fresh}", headers=headers))
-    number = secrets.randbelow(2**31)
-    made.append(await client.post("/api/v1/sessions", json={"number": number, "title": "tea"}, headers=headers))
-    documents = list[str]()
-    for name in (f"{fresh}.txt", f"deleted-{fresh}.txt"):
-        made.append(await client.post(D, files={"file": (name, f"tea {fresh}".encode())}, headers=headers))
-        documents.append(made[-1].json()["id"])
-    made.append(await client.delete(f"{D}/{documents[1]}", headers=headers))
-    assert all(one.is_success for one in made), [one.text for one in made]
-    return {
-        "memory": memory.json()["id"], "app": memory.json()["app_id"], "grant": made[1].json()["id"],
-        "other": other, "value": fresh,
-        "policy": made[2].json()["id"], "category": f"cat-{fresh}", "fresh": uuid4().hex,
-        "thread": f"thread-{fresh}", "deleted_thread": f"deleted-{fresh}",
-        "session": str(number), "document": documents[0], "deleted_document": documents[1],
-    }  # fmt: skip
+class _Things(dict[str, str]):
+    """What the requests name, made when it is named. No user is named."""
+
+    def __init__(self, client: Any, headers: dict[str, str]) -> None:
+        super().__init__(fresh=uuid4().hex)
+        self._client = client
+        self._headers = headers
+
+    async def make(self, name: str) -> None:
+        """Make this one, unless it is there."""
+        if name in self:
+            return
+        new = uuid4().hex
+        match name:
+            case "memory" | "other":
+                memory = await self._sent("POST", M, json={"text": f"coffee {new}", "infer": False})
+                self[name], self["app"] = memory["id"], memory["app_id"]
+            case "app":
+                await self.make("memory")
+            case "link":
+                await self.make("memory")
+                await self.make("other")
+                await self._sent("POST", L, json={"from_id": self["memory"], "rel": "is", "to_id": self["other"]})
+                self[name] = "is"
+            case "grant":
+                body = {"effect": "deny", "object_type": "namespace", "object": f"ns-{new}"}
+                self[name] = (await self._sent("POST", G, json=body))["id"]
+            case "policy":
+                body = {"criteria_type": "category", "criteria_name": f"cat-{new}", "days_to_archive": 7}
+                self[name] = (await self._sent("POST", P, json=body))["id"]
+            case "category":
+                self[name] = f"cat-{new}"
+                await self._sent("PUT", f"{C}/cat-{new}", json={"description": "a test's"})
+            case "value":
+                self[name] = new
+                await self._sent("PUT", V, json={"topic": "tea", "key": new, "value": "black"})
+            case "state":
+                self[name] = "state"
+                body = {"state": {"tea": new}, "reason": f"tea is {new}"}
+                await self._sent("POST", "/api/v1/state/checkpoint", json=body)
+            case "thread" | "deleted_thread":
+                self[name] = f"thread-{new}"
+                said = {"messages": [{"content": f"tea {new}"}]}
+                await self._sent("POST", f"/api/v1/threads/thread-{new}/messages", json=said)
+                if name == "deleted_thread":
+                    await self._sent("DELETE", f"/api/v1/threads/thread-{new}")
+            case "session":
+                number = secrets.randbelow(2**31)
+                self[name] = str(number)
+                await self._sent("POST", "/api/v1/sessions", json={"number": number, "title": "tea"})
+            case "document" | "deleted_document":
+                file = f"{new}.txt", f"tea {new}".encode()
+                self[name] = (await self._sent("POST", D, files={"file": file}))["id"]
+                if name == "deleted_document":
+                    await self._sent("DELETE", f"{D}/{self[name]}")
+            case _:
+                raise KeyError(name)
+
+    async def _sent(self, method: str, path: str, **sent: Any) -> Any:
+        answer = await self._client.request(method, path, headers=self._headers, **sent)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+
+def _named(value: Any) -> set[str]:
+    """The things that a path or a body names."""
+    if isinstance(value, str):
+        return {name for _, name, _, _ in Formatter().parse(value) if name} if "{" in value else set()
+    if isinstance(value, dict):
+        value = [*value.values()]
+    return {name for each in value for name in _named(each)} if isinstance(value, list) else set()
 
 
 def _filled(value: Any, things: dict[str, str]) -> Any:
@@ -201,7 +234,9 @@ def _filled(value: Any, things: dict[str, str]) -> Any:
 async def _asked(client: Any, operation: str, headers: dict[str, str]) -> set[str]:
     """Sends the request without a user and returns the users whom the audit log names for it."""
     path, body = REQUESTS[operation]
-    things = await _things(client, headers)
+    things = _Things(client, headers)
+    for name in sorted({"memory", *_named(path), *_named(body)}):
+        await things.make(name)
     request = uuid4().hex
     sent: dict[str, Any] = {"headers": headers | {"X-Request-ID": request}}
     if operation.endswith("/import"):
