@@ -1,8 +1,9 @@
 """`python -m openmemory` in processes of its own that need not import it first, which is most of what a start costs.
 
 One process for all tests of a worker has the modules imported and forks whenever one is wanted; what is forked runs the
-command from its first line to the end of its interpreter, with arguments, environment and streams of its own. Where a
-start itself is tested, or where processes cannot be forked safely, a new interpreter is started as ever.
+command from its first line to its last exit handler, with arguments, environment and streams of its own. It does not
+take apart what was imported, which takes longer than most commands. Where a start itself is tested, or where processes
+cannot be forked safely, a new interpreter is started as ever.
 
 Run as `python -m tests.warm`, this module is the process that forks.
 """
@@ -275,7 +276,15 @@ def _exactly(door: socket.socket, length: int) -> bytes:
     return found
 
 
+def _leave(codes: list[int]) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(codes[-1])
+
+
 def _main() -> None:
+    codes = [1]
+    atexit.register(_leave, codes)  # registered first, and so the last to run
     gc.disable()
     for module in _MODULES:
         import_module(module)
@@ -291,7 +300,12 @@ def _main() -> None:
     door.close()
     if arguments is not None:
         sys.argv[1:] = arguments
-        runpy.run_module("openmemory", run_name="__main__", alter_sys=True)
+        try:
+            runpy.run_module("openmemory", run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            codes.append(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
+            raise
+    codes.append(0)
 
 
 if __name__ == "__main__":

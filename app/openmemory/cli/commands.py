@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typer.main import get_command_name
+from typer.models import CommandInfo
 
 from openmemory.cli.add import add
 from openmemory.cli.apps import apps
@@ -112,3 +115,19 @@ cli.command()(usage)
 cli.command()(audit)
 cli.command()(erase)
 cli.command()(config)
+
+
+def narrowed(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with only the command that the arguments begin with, or all of it if they begin with none.
+
+    Typer reads the parameters of every command that it knows, which takes longer than most commands.
+    """
+    commands = [one for one in cli.registered_commands if arguments[:1] == [_name(one)]]
+    groups = [one for one in cli.registered_groups if arguments[:1] == [one.name]]
+    if commands or groups:
+        cli.registered_commands, cli.registered_groups = commands, groups
+    return cli
+
+
+def _name(command: CommandInfo) -> str:
+    return command.name or get_command_name(command.callback.__name__ if command.callback else "")
