@@ -251,14 +251,17 @@ async def test_context_of_mempack(mempack: Tools, services: Services) -> None:
     assert (pack["version"], pack["tool"], pack["workspace"]) == ("1.0", "mem_get_context", "default")
     assert pack["repo"]["repo_id"] == "shop"
     assert (pack["search_meta"]["mode_used"], pack["search_meta"]["vector_used"]) == ("hybrid", True)
+    assert {"query", "sanitized_query", "mode", "rewritten_query", "rewrites_applied", "fallback_reason", "warnings",
+            "intent", "entities_found", "time_hint", "recency_boost", "clusters_formed"
+            } <= pack["search_meta"].keys()  # fmt: skip
     assert (pack["state"], pack["state_source"]) == ({"port": 6432}, "state_current")
     [note] = [one for one in pack["top_memories"] if one["thread_id"] == "T-1"]
     assert (note["title"], note["summary"]) == ("The port of the database", "is 5432.")
     assert "_" not in note
     assert {"id", "anchor_commit", "links", "is_cluster", "cluster_size", "cluster_ids"} <= note.keys()
     assert {"matched_threads", "top_chunks", "link_trail", "rules", "budget"} <= pack.keys()
-    assert {"tokenizer", "target_total", "candidate_total", "truncated_total", "dropped_total", "saved_total",
-            "used_total"} <= pack["budget"].keys()  # fmt: skip
+    assert {"tokenizer", "target_total", "candidate_total", "pre_budget_total", "truncated_total",
+            "dropped_total", "saved_total", "used_total"} <= pack["budget"].keys()  # fmt: skip
     assert pack["budget"]["used_total"] <= pack["budget"]["target_total"] == 800
     prompt = text_of(await mempack("mem_get_context", query="which port?", format="prompt", **place))
     assert prompt.startswith("OpenMemory, project shop:")
@@ -270,6 +273,8 @@ async def test_context_of_mempack(mempack: Tools, services: Services) -> None:
 
     usage = json_of(await mempack("mem_usage", **place))
     assert (usage["scope"], usage["repo_id"], usage["repo"]["request_count"]) == ("repo", "shop", 3)
+    totals = {f"{name}_total" for name in ("candidate", "used", "saved", "truncated", "dropped")}
+    assert usage["repo"].keys() == usage["overall"].keys() == {"request_count", *totals}
     everywhere = json_of(await mempack("mem_usage", me=True))
     assert (everywhere["scope"], everywhere["overall"]["request_count"]) == ("profile", 3)
     assert "me" in error_of(await mempack("mem_usage", me=True, **place))

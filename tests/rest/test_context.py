@@ -159,7 +159,7 @@ async def test_packs_are_counted_by_app_day_and_project(client, new_user, projec
     await pack(app="claude", namespace="other")
     found = await counted(namespace="shop")
     assert [(one["app_name"], one["calls"]) for one in found["days"]] == [("claude", 2), ("cursor", 1)]
-    for name in ("used", "saved", "dropped", "candidates"):
+    for name in ("used", "saved", "truncated", "dropped", "candidates"):
         assert found["total"][name] == sum(one["budget"][name] for one in made)
     of_app = await counted(app="cursor")
     assert (of_app["total"]["calls"], of_app["days"]) == (1, [])

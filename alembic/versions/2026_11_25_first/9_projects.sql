@@ -68,6 +68,7 @@ CREATE TABLE read_usage (
     candidates bigint NOT NULL,
     used bigint NOT NULL,
     saved bigint NOT NULL,
+    truncated bigint NOT NULL,
     dropped bigint NOT NULL,
     CONSTRAINT pk_read_usage PRIMARY KEY (app_id, day, namespace, tool),
     CONSTRAINT fk_read_usage_app_id_apps FOREIGN KEY (app_id) REFERENCES apps (id) ON DELETE CASCADE,

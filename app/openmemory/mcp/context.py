@@ -106,7 +106,8 @@ async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answ
 
 
 def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dict[str, Any]:
-    """A pack in the fields of Mempack."""
+    """A pack in the fields of Mempack. Those that tell what its search made of the query are empty."""
+    mode = "bm25" if pack.search_method is Method.LEXICAL else "hybrid"
     links = [{"from": str(link.from_id), "rel": link.rel, "to": str(link.to_id)} for link in pack.links]
     return {
         "version": "1.0",
@@ -114,8 +115,10 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
         "repo": {"repo_id": pack.namespace, "head": head or ""},
         "workspace": given.workspace or "default",
         "search_meta": {
-            "query": pack.query, "mode_used": "bm25" if pack.search_method is Method.LEXICAL else "hybrid",
+            "query": pack.query, "sanitized_query": pack.query, "mode": mode, "mode_used": mode,
             "vector_used": pack.search_method is not Method.LEXICAL, "fallback_reason": pack.note or "",
+            "rewritten_query": "", "rewrites_applied": [], "warnings": [], "intent": "", "entities_found": [],
+            "time_hint": "", "recency_boost": 1.0,
             "clusters_formed": sum(bool(one.cluster_ids) for one in pack.memories),
         },
         "state": pack.state or {},
@@ -150,6 +153,7 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
         "budget": {
             "tokenizer": pack.budget.tokenizer, "target_total": pack.budget.target,
             "candidate_total": pack.budget.candidates, "used_total": pack.budget.used,
+            "pre_budget_total": pack.budget.candidates - pack.budget.truncated,
             "truncated_total": pack.budget.truncated, "dropped_total": pack.budget.dropped,
             "saved_total": pack.budget.saved,
         },
@@ -201,7 +205,7 @@ async def _usage(services: Services, call: ToolCall[UsageArguments]) -> Answer:
 def _totals(given: TokensGiven) -> dict[str, int]:
     return {
         "request_count": given.calls, "candidate_total": given.candidates, "used_total": given.used,
-        "saved_total": given.saved, "dropped_total": given.dropped,
+        "saved_total": given.saved, "truncated_total": given.truncated, "dropped_total": given.dropped,
     }  # fmt: skip
 
 

@@ -88,4 +88,5 @@ class ReadUsage(Base):
     candidates: Mapped[int] = mapped_column(BigInteger)
     used: Mapped[int] = mapped_column(BigInteger)
     saved: Mapped[int] = mapped_column(BigInteger)
+    truncated: Mapped[int] = mapped_column(BigInteger)
     dropped: Mapped[int] = mapped_column(BigInteger)

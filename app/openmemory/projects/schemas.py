@@ -227,6 +227,7 @@ class TokensGiven:
     candidates: Annotated[int, Field(description="The full texts of everything that was found.")]
     used: Annotated[int, Field(description="What assistants were given.")]
     saved: Annotated[int, Field(description="`candidates` less `used`, where that is positive.")]
+    truncated: Annotated[int, Field(description="What was cut from items that were given.")]
     dropped: Annotated[int, Field(description="The full texts of what did not fit.")]
 
 

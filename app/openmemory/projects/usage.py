@@ -27,7 +27,7 @@ from openmemory.projects.models import ReadUsage
 from openmemory.projects.pack_schemas import ContextPack
 from openmemory.projects.schemas import DayOfReads, ReadReport, TokensGiven
 
-_COUNTS = ("calls", "items", "candidates", "used", "saved", "dropped")
+_COUNTS = ("calls", "items", "candidates", "used", "saved", "truncated", "dropped")
 _TOOL = "context"
 _PAUSE = 1.0
 """The seconds after which counts are written."""
@@ -56,7 +56,8 @@ class ReadCounts:
         place = caller.app_id, caller.user_id, datetime.now(UTC).date(), pack.namespace
         self._waiting.setdefault(place, Counter()).update({
             "calls": 1, "items": len(pack.memories) + len(pack.passages), "candidates": pack.budget.candidates,
-            "used": pack.budget.used, "saved": pack.budget.saved, "dropped": pack.budget.dropped,
+            "used": pack.budget.used, "saved": pack.budget.saved, "truncated": pack.budget.truncated,
+            "dropped": pack.budget.dropped,
         })  # fmt: skip
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush_later())
@@ -111,7 +112,7 @@ class ReadCounts:
         asked = () if namespace is None else (validation.name(namespace, "namespace", self._limits),)
         reached = caller.reached(asked)
         if reached is None:
-            return ReadReport(TokensGiven(0, 0, 0, 0, 0, 0), [])
+            return ReadReport(TokensGiven(**dict.fromkeys(_COUNTS, 0)), [])
         if reached:
             which.append(ReadUsage.namespace.in_(reached))
         await self._rates.search(caller)
@@ -123,7 +124,8 @@ class ReadCounts:
             found = (await tx.execute(rows.order_by(ReadUsage.day.desc(), App.name, ReadUsage.namespace))).all()
             await audit_log.record(tx, caller, AuditAction.PROJECT_USAGE, detail={"days": days})
         listed = [
-            DayOfReads(**_counted(row[:6]), day=row.day, app_name=row.name, namespace=row.namespace) for row in found
+            DayOfReads(**_counted(row[: len(_COUNTS)]), day=row.day, app_name=row.name, namespace=row.namespace)
+            for row in found
         ]
         total = _counted([sum(getattr(one, name) for one in listed) for name in _COUNTS])
         return ReadReport(TokensGiven(**total), listed if caller.owner else [])
