@@ -73,6 +73,8 @@ class Row:
     """The thread of a message, or the path of a file; None: it is a memory."""
     source: str | None = None
     """The id of its conversation, file or document."""
+    changers: frozenset[str] = frozenset()
+    """The apps that wrote its present text or changed its state."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class World:
             self.rows[id_] = Row(
                 id_, row.user, row.app, row.namespace, row.state, row.expired, frozenset(row.categories), tokens,
                 row.revision, row.marks, row.thread, row.source and str(row.source),
+                frozenset(row.changers),
             )  # fmt: skip
             for each in (id_, *tokens):
                 self.owner_of[each] = row.user
@@ -201,18 +204,23 @@ SELECT m.id, u.user_id AS user, a.name AS app, m.namespace, m.state::text AS sta
            m.namespace, m.revision,
            array(SELECT category_id FROM memory_categories mc
                  WHERE mc.memory_id = m.id AND NOT mc.automatic ORDER BY 1))) AS marks,
-       NULL AS thread, m.content, NULL AS source
+       NULL AS thread, m.content, NULL AS source,
+       array(SELECT b.name FROM memory_revisions r JOIN apps b ON b.id = r.app_id
+             WHERE r.memory_id = m.id AND r.revision = m.revision
+             UNION SELECT b.name FROM memory_status_history h JOIN apps b ON b.id = h.app_id
+             WHERE h.memory_id = m.id) AS changers
 FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id WHERE u.user_id = ANY(:users)
 UNION ALL
 SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, p.revision, '{}',
        concat_ws(' ', p.content, p.metadata, s.locator, p.speaker, p.external_id, s.title, p.heading),
        md5(concat_ws('|', p.content, p.metadata, p.state, p.namespace, p.revision, s.locator)), s.locator, p.content,
-       s.id
+       s.id, '{}'
 FROM passages p JOIN sources s ON s.id = p.source_id JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id
 WHERE u.user_id = ANY(:users)
 UNION ALL
 SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, 1, '{}', concat_ws(' ', p.name, p.root, p.repo),
-       md5(concat_ws('|', p.name, p.root, p.repo, p.head, p.branch, p.namespace)), p.namespace, p.name, NULL
+       md5(concat_ws('|', p.name, p.root, p.repo, p.head, p.branch, p.namespace)), p.namespace, p.name, NULL,
+       '{}'
 FROM projects p JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id WHERE u.user_id = ANY(:users)
 ORDER BY 2, 12, 1
 """)
