@@ -38,7 +38,7 @@ _MOST = 100
 _MEMORIES = 10
 _LOG = "CHANGELOG.md"
 _MOST_ADDED = 10
-"""The most entries that a question is about. A commit that adds more rewrites the change log."""
+"""The number of entries up to which a commit makes a question. A commit that adds more rewrites the change log."""
 
 
 async def packed(asked: Asked, question: Question, budget: int) -> tuple[set[UUID], int]:
@@ -130,7 +130,7 @@ def _start(entry: str) -> str:
 
 
 async def compare_history(repository: Path, data: Path, budget: int) -> None:
-    """Ask questions about the history of a repository. Print how good packs are, and how good searches are."""
+    """Ask questions about the history of a repository. Print the figures of packs, and those of searches."""
     found = history(repository)
     async with open_services(patient(data / "history")) as services:
         await services.outbox_delivery.stop()

@@ -13,7 +13,7 @@ def main() -> None:
         from openmemory.cli.hook import run
 
         run(sys.argv[2:])
-    from openmemory.cli.commands import narrowed
+    from openmemory.cli.commands import narrow
     from openmemory.cli.exits import Exit, exit_of, one_line
     from openmemory.errors import OpenMemoryError
 
@@ -22,7 +22,7 @@ def main() -> None:
             # A memory may contain characters that the terminal's encoding cannot represent.
             stream.reconfigure(errors="backslashreplace")
     try:
-        narrowed(sys.argv[1:])(prog_name="openmemory")
+        narrow(sys.argv[1:])(prog_name="openmemory")
     except OpenMemoryError as error:
         print(f"openmemory: {one_line(error)}", file=sys.stderr)
         sys.exit(exit_of(error))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
-from string import Formatter
 from typing import Any
 from uuid import uuid4
 
@@ -151,7 +152,7 @@ async def test_no_operation_needs_a_user_and_each_is_tried_here(client):
 
 
 class _Things(dict[str, str]):
-    """What the requests name, made when it is named. No user is named."""
+    """The objects that a request names, by the name in its template. They are made without naming a user."""
 
     def __init__(self, client: Any, headers: dict[str, str]) -> None:
         super().__init__(fresh=uuid4().hex)
@@ -214,15 +215,6 @@ class _Things(dict[str, str]):
         return answer.json()
 
 
-def _named(value: Any) -> set[str]:
-    """The things that a path or a body names."""
-    if isinstance(value, str):
-        return {name for _, name, _, _ in Formatter().parse(value) if name} if "{" in value else set()
-    if isinstance(value, dict):
-        value = [*value.values()]
-    return {name for each in value for name in _named(each)} if isinstance(value, list) else set()
-
-
 def _filled(value: Any, things: dict[str, str]) -> Any:
     if isinstance(value, str):
         return value.format(**things) if "{" in value else value
@@ -235,7 +227,7 @@ async def _asked(client: Any, operation: str, headers: dict[str, str]) -> set[st
     """Sends the request without a user and returns the users whom the audit log names for it."""
     path, body = REQUESTS[operation]
     things = _Things(client, headers)
-    for name in sorted({"memory", *_named(path), *_named(body)}):
+    for name in sorted({"memory", *re.findall(r"\{(\w+)\}", json.dumps([path, body]))}):
         await things.make(name)
     request = uuid4().hex
     sent: dict[str, Any] = {"headers": headers | {"X-Request-ID": request}}

@@ -293,8 +293,8 @@ class Trial:
             if row.id in readable or (whole and row.user == user):
                 around |= {row.app, row.namespace, row.thread, row.source, *row.categories}
                 around.add(self.world.app_id(user, row.app))
-                # A history tells who wrote what may be read.
-                around |= row.changers if attempt.door.endswith("history") else set()
+                if attempt.door.endswith("history"):
+                    around |= row.changers  # a history names the apps that changed the memory
         # An app has named the namespaces of its own captures, which it sees unless it is paused.
         active = app is None or self.world.is_active(user, app)
         for by, name, namespace in self.world.captures.values():

@@ -127,7 +127,7 @@ async def log_chosen(
                 SELECT m.id FROM memories AS m JOIN ({chosen}) AS chosen ON chosen.id = m.id
                 ORDER BY m.id FOR KEY SHARE OF m
             ) AS there
-            """  # noqa: S608 - no value is put in
+            """  # noqa: S608 - all values are parameters
         ),
         {**parameters(caller, access), "metadata": orjson.dumps(metadata or {}).decode()},
     )

@@ -117,8 +117,8 @@ cli.command()(erase)
 cli.command()(config)
 
 
-def narrowed(arguments: Sequence[str]) -> typer.Typer:
-    """The command line with only the command that the arguments begin with, or all of it if they begin with none.
+def narrow(arguments: Sequence[str]) -> typer.Typer:
+    """Removes all commands but the one that the arguments begin with, if they begin with one. Returns the command line.
 
     Typer reads the parameters of every command that it knows, which takes longer than most commands.
     """

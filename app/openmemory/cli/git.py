@@ -35,9 +35,9 @@ class Checkout:
         return project.described(self._folder).get("head")
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Returns the commits that are in the history of `head`, and those that are not.
+        """Returns two lists: the commits in the history of `head`, and the other commits.
 
-        Both are empty if Git cannot tell. A shallow clone can only tell the first.
+        Both are empty if Git cannot tell. In a shallow clone, the second is always empty.
         """
         folder = Path(self._folder)
         listed = git(folder, "cat-file", "--batch-check=%(objectname) %(objecttype)", given=_lines([*commits, head]))

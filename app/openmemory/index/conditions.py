@@ -8,9 +8,9 @@ Conditions in `must` and `should` make the engine start with the matching points
 fastest way for a few labels. For hundreds, a scan is faster, and a double negation ("not one of those that have none of
 them") forces it.
 
-The engine starts with the points of one condition, and checks all others for each of these, which takes longer than
-comparing its vector. A point therefore has a label for its user and namespace together: one condition finds the points
-of a namespace (decision 31).
+The engine starts with the points of one condition. It checks every other condition for each of these points, which
+takes longer than comparing the vector. Each point therefore has one label for its user and namespace together, so that
+one condition finds the points of a namespace (decision 31).
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ Condition = dict[str, Any]
 
 
 class Conditions(NamedTuple):
-    """The conditions that a point must meet, those that it must not meet, and those of which it must meet one, if there
-    are any."""
+    """A point must meet all of `must`, none of `must_not`, and one of `should` unless that is empty."""
 
     must: Sequence[Condition]
     must_not: Sequence[Condition]
@@ -78,15 +77,11 @@ def labels_of(point: Point) -> list[int]:
 def asked(where: Filter) -> Conditions:
     """The conditions of a filter except its rules and its listed ids. These may be many, so each engine takes them in
     its own form."""
-    must: list[Condition] = []
-    should: list[Condition] = []
-    if 0 < len(where.namespaces) <= MAX_LABELS:
-        should = [_has(LABELS, scope_label(where.user, name)) for name in where.namespaces]
-    else:
-        must.append(_has(TENANT, str(where.user)))
-        if where.namespaces:
-            must.append(_any_of(label("namespace", name) for name in where.namespaces))
-    for key, wanted in (("kind", where.kinds), ("app", where.apps)):
+    few = len(where.namespaces) <= MAX_LABELS
+    scopes, namespaces = (where.namespaces, ()) if few else ((), where.namespaces)
+    should = [_has(LABELS, scope_label(where.user, name)) for name in scopes]
+    must = [] if scopes else [_has(TENANT, str(where.user))]
+    for key, wanted in (("namespace", namespaces), ("kind", where.kinds), ("app", where.apps)):
         if wanted:
             must.append(_any_of(label(key, value) for value in wanted))
     return Conditions(must, [_one_of(where.excluded)] if where.excluded else [], should)

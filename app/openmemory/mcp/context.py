@@ -106,7 +106,7 @@ async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answ
 
 
 def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dict[str, Any]:
-    """A pack in the fields of Mempack. Those that tell what its search made of the query are empty."""
+    """A pack in the fields of Mempack. Fields that our search does not compute, such as `intent`, are empty."""
     mode = "bm25" if pack.search_method is Method.LEXICAL else "hybrid"
     links = [{"from": str(link.from_id), "rel": link.rel, "to": str(link.to_id)} for link in pack.links]
     return {
@@ -116,7 +116,7 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
         "workspace": given.workspace or "default",
         "search_meta": {
             "query": pack.query, "sanitized_query": pack.query, "mode": mode, "mode_used": mode,
-            "vector_used": pack.search_method is not Method.LEXICAL, "fallback_reason": pack.note or "",
+            "vector_used": mode == "hybrid", "fallback_reason": pack.note or "",
             "rewritten_query": "", "rewrites_applied": [], "warnings": [], "intent": "", "entities_found": [],
             "time_hint": "", "recency_boost": 1.0,
             "clusters_formed": sum(bool(one.cluster_ids) for one in pack.memories),

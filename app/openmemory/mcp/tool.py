@@ -88,7 +88,7 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     needless: ClassVar[frozenset[str]] = frozenset()
-    """Arguments of another server that this tool can do without. They are ignored without a note."""
+    """Arguments that clients of another server send. This tool ignores them without a note."""
 
 
 AskUser = Callable[[str], Awaitable[bool]]

@@ -67,7 +67,7 @@ _COMPARED = text(
     f"""
     SELECT commit, reachable FROM anchors
     WHERE user_id = :user AND namespace = :namespace AND commit = ANY(:commits) AND head = {_HEAD}
-    """  # noqa: S608 - no value is put in
+    """  # noqa: S608 - all values are parameters
 )
 _ORPHANS = text(
     f"""
@@ -75,7 +75,7 @@ _ORPHANS = text(
         ON m.user_id = a.user_id AND m.namespace = a.namespace AND m.metadata ->> 'commit' = a.commit
     WHERE a.user_id = :user AND a.namespace = :namespace AND NOT a.reachable
         AND m.state = 'active' AND m.metadata ->> 'commit' IS NOT NULL AND a.head = {_HEAD}
-    """  # noqa: S608 - no value is put in
+    """  # noqa: S608 - all values are parameters
 )
 
 

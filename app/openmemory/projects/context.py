@@ -55,7 +55,7 @@ _TRAIL_AND_VECTORS = CompiledStatement(
         SELECT e.id, NULL, NULL, e.vector
         FROM embeddings AS e JOIN memories AS m ON m.id = e.id AND m.hash = e.text_hash
         WHERE e.kind = 'memory' AND e.model = :model AND e.id = ANY(CAST(:ids AS uuid[])) AND :clusters
-        """,  # noqa: S608 - no value is put in
+        """,  # noqa: S608 - all values are parameters
         {"user": Uuid(), "clusters": Boolean()},
     ),
     plain=True,

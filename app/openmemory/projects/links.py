@@ -37,11 +37,10 @@ MAX_LINKS = 200
 TRAIL = """
 SELECT from_id, rel, to_id FROM memory_links
 WHERE from_id = ANY(CAST(:ids AS uuid[])) AND to_id = ANY(CAST(:ids AS uuid[])) AND user_id = :user
-ORDER BY from_id, rel, to_id
 """
-"""The links among memories that the caller has read, in a fixed order."""
+"""The links among memories that the caller has read."""
 
-_TRAIL = CompiledStatement(bound(TRAIL, {"user": Uuid()}), plain=True)
+_TRAIL = CompiledStatement(bound(f"{TRAIL} ORDER BY from_id, rel, to_id", {"user": Uuid()}), plain=True)
 
 
 class Links:

@@ -117,20 +117,20 @@ class ProjectStates:
         )  # fmt: skip
 
     async def find(self, caller: Caller, namespace: str) -> ProjectState | None:
-        """The state of a namespace for a call that counts itself, or None."""
-        record = await self._find(caller, namespace)
+        """The state of a namespace, or None. It is no search of its own: the operation that asks for it is counted."""
+        record = await self._find(caller, namespace, count=False)
         return None if record is None else self._shown(record)
 
     async def _read(self, caller: Caller, namespace: str) -> MemoryRecord:
-        caller.may_read()
-        await self._rates.search(caller)
-        if (record := await self._find(caller, namespace)) is None:
+        if (record := await self._find(caller, namespace, count=True)) is None:
             raise NotFound("The project has no state.", code="state_not_found")
         return record
 
-    async def _find(self, caller: Caller, namespace: str) -> MemoryRecord | None:
+    async def _find(self, caller: Caller, namespace: str, *, count: bool) -> MemoryRecord | None:
         caller.may_read()
         namespace = validation.name(namespace, "namespace", self._limits)
+        if count:
+            await self._rates.search(caller)
         async with self._database.statement() as tx:
             return await kept.read(tx, caller, STATE, namespace)
 

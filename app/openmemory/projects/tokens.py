@@ -24,7 +24,7 @@ _LONG = 100
 _CAPITALS = re.compile(r"[A-Z]{3,}")
 _BLANKS = re.compile(r"[ \t]{2,}")
 _TABS = 16
-"""The most tabs that one token holds. It holds more blanks."""
+"""The number of tabs that one token can hold. It can hold more blanks."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _OTHERS = re.compile(r"[^\x00-\x7f]")
 _SCRIPTS = (
@@ -33,7 +33,7 @@ _SCRIPTS = (
     (re.compile(r"[\u0080-\u07ff]"), 1.15),  # Cyrillic, letters with accents
     (re.compile(r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffef]"), 1.5),
 )
-"""The tokens of a letter of each script. Any other letter has as many as bytes, which is the most possible."""
+"""The tokens of a letter of each script. Any other letter counts as one token for each of its bytes, the maximum."""
 
 
 def count(text: str) -> int:
