@@ -48,13 +48,19 @@ MAX_SECONDS = 90.0
 class Command:
     """One command, in a session of its own: what the tests need of `subprocess.Popen`."""
 
-    def __init__(self, arguments: Sequence[str], streams: Sequence[int], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        streams: Sequence[int],
+        environment: Mapping[str, str],
+        cwd: Path | None = None,
+    ) -> None:
         """`streams`: the descriptors that are its standard input, output and error; they stay the caller's."""
         self.args = ("python", "-m", "openmemory", *arguments)
         self.returncode: int | None = None
         self._ends, theirs = os.pipe()
         try:
-            order = {"arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd())}
+            order = {"arguments": list(arguments), "environment": dict(environment), "folder": str(cwd or Path.cwd())}
             _forker().order(json.dumps(order).encode(), [*streams, theirs])
         except BaseException:
             os.close(self._ends)
@@ -119,7 +125,9 @@ def start(
         return Command(arguments, [nothing.fileno(), stdout.fileno(), stderr.fileno()], environment)
 
 
-def run(*arguments: str, stdin: str | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, stdin: str | None = None, cwd: Path | None = None, **settings: str
+) -> subprocess.CompletedProcess[str]:
     """Run `python -m openmemory` to its end, as `subprocess.run` does; without `stdin` there is nothing to read.
     Of settings its environment has these alone.
 
@@ -131,14 +139,14 @@ def run(*arguments: str, stdin: str | None = None, **settings: str) -> subproces
         return subprocess.run(
             [sys.executable, "-m", "openmemory", *arguments],
             check=False, input=stdin, stdin=subprocess.DEVNULL if stdin is None else None, capture_output=True,
-            text=True, timeout=MAX_SECONDS, env=environment,
+            text=True, timeout=MAX_SECONDS, env=environment, cwd=cwd,
         )  # fmt: skip
     pipes = [os.pipe() for _ in range(3)]
     theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
     write, out, err = os.fdopen(pipes[0][1], "wb"), os.fdopen(pipes[1][0], "rb"), os.fdopen(pipes[2][0], "rb")
     with write, out, err, ThreadPoolExecutor(3) as pool:
         try:
-            command = Command(arguments, theirs, environment)
+            command = Command(arguments, theirs, environment, cwd)
         finally:
             for number in theirs:
                 os.close(number)

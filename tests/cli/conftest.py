@@ -44,8 +44,10 @@ def served() -> Iterator[Path]:
 def om(served: Path) -> Run:
     """Runs a command against the service of `served`."""
 
-    def run(*arguments: str, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-        return warm.run(*arguments, stdin=stdin, OPENMEMORY_DATA_DIR=str(served), **environment)
+    def run(
+        *arguments: str, stdin: str | None = None, cwd: Path | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        return warm.run(*arguments, stdin=stdin, cwd=cwd, OPENMEMORY_DATA_DIR=str(served), **environment)
 
     return run
 

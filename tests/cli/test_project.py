@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from openmemory.cli import project
 from openmemory.cli.git import Checkout
-from tests.warm import clean_environment
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -142,13 +140,9 @@ def test_a_project_is_shared_through_a_folder(om: Run, user: str, tmp_path: Path
     assert "memories.jsonl, line 2: must be JSON" in run("share", "import", "--in", folder, "--yes", *theirs, code=2)
 
 
-def test_the_doctor_of_a_project_knows_its_folder(served: Path, user: str, tmp_path: Path) -> None:
+def test_the_doctor_of_a_project_knows_its_folder(om: Run, user: str, tmp_path: Path) -> None:
     def run(*arguments: str, code: int = 0) -> str:
-        environment = clean_environment() | {"OPENMEMORY_DATA_DIR": str(served)}
-        told = subprocess.run(
-            [sys.executable, "-m", "openmemory", *arguments, "--user", user],
-            cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
+        told = om(*arguments, "--user", user, cwd=tmp_path)
         assert told.returncode == code, told.stderr + told.stdout
         return told.stdout.strip()
 

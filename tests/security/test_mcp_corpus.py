@@ -29,11 +29,11 @@ MUTATIONS = int(os.environ.get("OPENMEMORY_TEST_MUTATIONS", "150"))
 IN_STEPS = pytest.mark.parametrize(
     "step",
     [
-        pytest.param(7, id="every seventh", marks=pytest.mark.part),
+        pytest.param(19, id="every nineteenth", marks=pytest.mark.part),
         pytest.param(1, id="all", marks=[pytest.mark.slow, pytest.mark.timeout(400)]),
     ],
 )
-"""A quick run sends all messages through one door, and every seventh through the others."""
+"""A quick run sends all messages through one door, and every nineteenth through the others."""
 DEADLINE = 20.0
 JSON = {"Content-Type": "application/json"}
 MODERN = {
