@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import socket
 import statistics
 import subprocess
@@ -63,19 +64,24 @@ async def doors(
 
 
 async def throughput(
-    url: str, door: str, requests: int, inputs: Iterator[str], yardstick: Yardstick, runs: int = 5
+    url: str, folder: Path, door: str, requests: int, inputs: Iterator[str], yardstick: Yardstick, runs: int = 5
 ) -> None:
-    """Searches per second of 8 clients, the median of several runs, as they are and by the yardstick."""
-    rates, normal = [], []
+    """Searches per second of 8 clients, the median of several runs, as they are and by the yardstick; and the CPU that
+    a search takes in the service and in PostgreSQL."""
+    rates, normal, service, postgres = [], [], [], []
     for _ in range(runs):
-        before = yardstick.measure(inputs)
+        before, used = yardstick.measure(inputs), cpu(folder)
         rate = (await measure([DOORS[door](url) for _ in range(8)], search, inputs, requests)).rate
+        mine, databases = (now - then for now, then in zip(cpu(folder), used, strict=True))
+        service.append(mine * 1e3 / requests)
+        postgres.append(databases * 1e3 / requests)
         rates.append(rate)
         normal.append(rate * (before + yardstick.measure(inputs)) / 2 / REFERENCE)
     print(
         f"  search {door:16}  8 clients  {runs} runs: {min(rates):.0f} to {max(rates):.0f}/s, "
         f"median {statistics.median(rates):.0f}/s; "
-        f"{statistics.median(normal):.0f}/s where a float embedding takes {REFERENCE} ms",
+        f"{statistics.median(normal):.0f}/s where a float embedding takes {REFERENCE} ms; CPU of a search: service "
+        f"{statistics.median(service):.1f} ms, PostgreSQL {statistics.median(postgres):.1f} ms",
         flush=True,
     )
 
@@ -141,14 +147,27 @@ def bare_server() -> Iterator[str]:
         process.wait(timeout=20)
 
 
+def process(folder: Path) -> psutil.Process:
+    """The service of a data folder."""
+    return psutil.Process(json.loads((folder / "service.json").read_text())["pid"])
+
+
+def cpu(folder: Path) -> tuple[float, float]:
+    """Seconds of CPU that the service and the processes of its PostgreSQL have taken so far."""
+    service = process(folder)
+    postgres = 0.0
+    for child in service.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            postgres += sum(child.cpu_times()[:2])
+    return sum(service.cpu_times()[:2]), postgres
+
+
 def memory(folder: Path) -> tuple[float, float]:
     """RSS and PSS of all processes of the service together, in MB."""
-    import json
-
-    service = psutil.Process(json.loads((folder / "service.json").read_text())["pid"])
+    service = process(folder)
     rss = pss = 0
-    for process in [service, *service.children(recursive=True)]:
-        full = process.memory_full_info()
+    for one in [service, *service.children(recursive=True)]:
+        full = one.memory_full_info()
         rss, pss = rss + full.rss, pss + full.pss
     return rss / 1e6, pss / 1e6
 
@@ -190,7 +209,7 @@ def main() -> None:
                 print(f"  idle: RSS {rss:.0f} MB, PSS {pss:.0f} MB of all processes")
                 by_size[size] = asyncio.run(doors(url, arguments.requests, inputs, news))
                 for door in ("streamable HTTP", "REST"):
-                    asyncio.run(throughput(url, door, 2 * arguments.requests, inputs, yardstick))
+                    asyncio.run(throughput(url, folder, door, 2 * arguments.requests, inputs, yardstick))
                 asyncio.run(ratio(url, bare, inputs))
                 print(f"  search  SDK's client     1 clients  p50 {asyncio.run(official(url, inputs, 100)):7.2f} ms")
         print()
