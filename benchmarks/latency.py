@@ -66,22 +66,21 @@ async def doors(
 async def throughput(
     url: str, folder: Path, door: str, requests: int, inputs: Iterator[str], yardstick: Yardstick, runs: int = 5
 ) -> None:
-    """Searches per second of 8 clients, the median of several runs, as they are and by the yardstick; and the CPU that
-    a search takes in the service and in PostgreSQL."""
-    rates, normal, service, postgres = [], [], [], []
+    """Print how many searches 8 clients make in a second, as they are and by the yardstick, and the CPU of a search in
+    the service and in PostgreSQL. All figures are medians of several runs."""
+    rates, normal, spent = [], [], []
     for _ in range(runs):
         before, used = yardstick.measure(inputs), cpu(folder)
         rate = (await measure([DOORS[door](url) for _ in range(8)], search, inputs, requests)).rate
-        mine, databases = (now - then for now, then in zip(cpu(folder), used, strict=True))
-        service.append(mine * 1e3 / requests)
-        postgres.append(databases * 1e3 / requests)
+        spent.append([now - then for now, then in zip(cpu(folder), used, strict=True)])
         rates.append(rate)
         normal.append(rate * (before + yardstick.measure(inputs)) / 2 / REFERENCE)
+    service, postgres = (statistics.median(each) * 1e3 / requests for each in zip(*spent, strict=True))
     print(
         f"  search {door:16}  8 clients  {runs} runs: {min(rates):.0f} to {max(rates):.0f}/s, "
         f"median {statistics.median(rates):.0f}/s; "
         f"{statistics.median(normal):.0f}/s where a float embedding takes {REFERENCE} ms; CPU of a search: service "
-        f"{statistics.median(service):.1f} ms, PostgreSQL {statistics.median(postgres):.1f} ms",
+        f"{service:.1f} ms, PostgreSQL {postgres:.1f} ms",
         flush=True,
     )
 
@@ -153,12 +152,13 @@ def process(folder: Path) -> psutil.Process:
 
 
 def cpu(folder: Path) -> tuple[float, float]:
-    """Seconds of CPU that the service and the processes of its PostgreSQL have taken so far."""
+    """Seconds of CPU that the service and its PostgreSQL have taken so far."""
     service = process(folder)
     postgres = 0.0
     for child in service.children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            postgres += sum(child.cpu_times()[:2])
+            # With that of children that have ended: connections may be closed meanwhile.
+            postgres += sum(child.cpu_times()[:4])
     return sum(service.cpu_times()[:2]), postgres
 
 

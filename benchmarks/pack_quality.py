@@ -38,7 +38,7 @@ _MOST = 100
 _MEMORIES = 10
 _LOG = "CHANGELOG.md"
 _MOST_ADDED = 10
-"""The number of entries up to which a commit makes a question. A commit that adds more rewrites the change log."""
+"""The most entries that a commit may add to make a question. A commit that adds more rewrites the change log."""
 
 
 async def packed(asked: Asked, question: Question, budget: int) -> tuple[set[UUID], int]:

@@ -31,7 +31,7 @@ STARTERS = {
 
 
 def _sources(root: Path, pattern: str) -> Iterator[tuple[str, ast.Module]]:
-    """The modules in which the pattern occurs. To parse all of them takes two seconds."""
+    """Parses the modules that contain the pattern. Parsing every module would take two seconds."""
     for file in sorted((root / PACKAGE).rglob("*.py")):
         if re.search(pattern, source := file.read_text(encoding="utf-8")):
             yield file.relative_to(root).as_posix(), ast.parse(source)

@@ -24,7 +24,7 @@ RUBBISH: list[Any] = [
     "%00", "../..", "\u202e", "a,b,,c", ["default_user"] * 2000,
 ]  # fmt: skip
 IN_TURN = [pytest.param(at, id=str(at), marks=pytest.mark.slow if at % 6 else ()) for at in range(len(RUBBISH))]
-"""A quick run tries every sixth of them: each takes hundreds of requests."""
+"""The places of all values. A quick run tries every sixth value, because each needs hundreds of requests."""
 METHODS = {"get", "post", "put", "delete"}
 
 

@@ -118,7 +118,7 @@ cli.command()(config)
 
 
 def narrow(arguments: Sequence[str]) -> typer.Typer:
-    """Removes all commands but the one that the arguments begin with, if they begin with one. Returns the command line.
+    """Keeps only the command that the arguments begin with, or all if they begin with none. Returns the command line.
 
     Typer reads the parameters of every command that it knows, which takes longer than most commands.
     """

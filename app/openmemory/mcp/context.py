@@ -106,7 +106,7 @@ async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answ
 
 
 def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dict[str, Any]:
-    """A pack in the fields of Mempack. Fields that our search does not compute, such as `intent`, are empty."""
+    """A pack in the fields of Mempack. A field is empty if our search has no such value, for example `intent`."""
     mode = "bm25" if pack.search_method is Method.LEXICAL else "hybrid"
     links = [{"from": str(link.from_id), "rel": link.rel, "to": str(link.to_id)} for link in pack.links]
     return {

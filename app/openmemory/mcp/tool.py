@@ -88,7 +88,7 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     needless: ClassVar[frozenset[str]] = frozenset()
-    """Arguments that clients of another server send. This tool ignores them without a note."""
+    """The arguments that only clients of another server send. The tool ignores them, and its answer does not say so."""
 
 
 AskUser = Callable[[str], Awaitable[bool]]

@@ -117,7 +117,7 @@ class ProjectStates:
         )  # fmt: skip
 
     async def find(self, caller: Caller, namespace: str) -> ProjectState | None:
-        """The state of a namespace, or None. It is no search of its own: the operation that asks for it is counted."""
+        """The state of a namespace, or None. The rate limit counts the operation that asks for it, not this call."""
         record = await self._find(caller, namespace, count=False)
         return None if record is None else self._shown(record)
 

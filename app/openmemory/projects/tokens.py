@@ -24,7 +24,7 @@ _LONG = 100
 _CAPITALS = re.compile(r"[A-Z]{3,}")
 _BLANKS = re.compile(r"[ \t]{2,}")
 _TABS = 16
-"""The number of tabs that one token can hold. It can hold more blanks."""
+"""The most tabs that one token holds. Of spaces, a token can hold more."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _OTHERS = re.compile(r"[^\x00-\x7f]")
 _SCRIPTS = (

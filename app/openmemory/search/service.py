@@ -163,7 +163,7 @@ class Search:
         Raises:
             Invalid, TooMany, Unavailable: as `search` and `passages` do.
         """
-        # Checked before either search starts: if one were refused, the other would go on for nobody.
+        # These checks come first. If one search were refused later, the other would run on for nobody.
         caller.may_read()
         _refuse_filters_of_passages(query)
         _refuse_filters_of_memories(query)
