@@ -38,7 +38,8 @@ from openmemory.index.sync.repair import Repair
 from openmemory.index.sync.writer import IndexWriter
 from openmemory.search.schemas import SearchQuery
 from openmemory.server.processes import settle
-from openmemory.services import INDEX_FOLDER, INDEXED_TABLES, Services, open_services
+from openmemory.services import INDEXED_TABLES, Services, open_services
+from openmemory.stores import INDEX_FOLDER
 
 RUNS = 5
 

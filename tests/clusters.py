@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from openmemory.config.settings import Settings
-from openmemory.services import open_stores
+from openmemory.stores import open_stores
 from tests.folders import new_folder
 
 _DATABASE = "postgres"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from openmemory.access.apps import Apps
 from openmemory.access.directory import Directory
-from openmemory.access.first_key import require_a_key
 from openmemory.access.grants import Grants
 from openmemory.access.keys import ApiKeys
 from openmemory.access.oauth.sign_in import OAuthSignIn
@@ -20,7 +18,6 @@ from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit.denials import Denials
 from openmemory.audit.service import Audit
 from openmemory.backup.service import Backup
-from openmemory.capture import queue
 from openmemory.capture.adding import Adding
 from openmemory.capture.extraction import Extractor
 from openmemory.capture.service import Captures
@@ -29,24 +26,21 @@ from openmemory.capture.worker import Worker
 from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
 from openmemory.config.settings import Settings, environment
-from openmemory.database.engine import Database, most_connections
+from openmemory.database.engine import Database
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.egress.clients import Egress
-from openmemory.embedded.folder import DataFolder, default_data_dir
-from openmemory.embedded.postgres import EmbeddedPostgres
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.health.service import Health
 from openmemory.importers.service import Imports
 from openmemory.index.generations.backfill import VectorBackfill
 from openmemory.index.generations.rebuild import Rebuild
 from openmemory.index.generations.watcher import ConfiguredEmbedder, GenerationWatcher, SpaceParts
-from openmemory.index.lease import Lease, leased
+from openmemory.index.lease import Lease
 from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
 from openmemory.index.port import Connected, IndexUnavailable, VectorIndex
 from openmemory.index.space import Deadlines, Spaces
-from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
 from openmemory.index.sync.service import IndexSync
@@ -76,8 +70,6 @@ from openmemory.projects.values import Values
 from openmemory.saved_settings.embedders import Embedders
 from openmemory.saved_settings.service import Configuration
 from openmemory.saved_settings.trials import Trials
-from openmemory.schema import migrate
-from openmemory.search import lexicon
 from openmemory.search.brief import Briefs
 from openmemory.search.lexicon import LexicalBackfill
 from openmemory.search.reranking import open_reranker
@@ -93,6 +85,7 @@ from openmemory.sources.passages import IndexedPassages
 from openmemory.sources.sessions import Sessions
 from openmemory.stats.feed import Feed
 from openmemory.stats.service import Stats
+from openmemory.stores import INDEX_FOLDER, Stores, open_stores
 from openmemory.tidying.conflicts import Conflicts
 from openmemory.tidying.duplicates import DuplicatePairs
 
@@ -103,38 +96,11 @@ log = logging.getLogger(__name__)
 
 VERSION = version("openmemory-server")
 
-INDEX_FOLDER = "qdrant"
-"""The folder of the built-in index, within the data folder."""
-
 INDEXED_TABLES: Mapping[ItemKind, IndexedTable] = {
     ItemKind.MEMORY: IndexedMemories(),
     ItemKind.PASSAGE: IndexedPassages(),
 }
 """The tables whose active rows the index contains."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """The data folder, and the address of PostgreSQL. `shared`: other processes may serve the same PostgreSQL.
-
-    `index_socket`: the unix socket on which another process serves the built-in index; None: this process opens it.
-    `index_lease`: the name of this service as a holder of the index lease; None: nobody else can want it.
-    `local_key`: the credential of those who may read the folder. `database` may contain a password.
-    """
-
-    folder: Path
-    database: str = field(repr=False)
-    shared: bool
-    index_socket: Path | None = None
-    index_lease: str | None = None
-    local_key: str | None = field(default=None, repr=False)
-
-
-class Opened(NamedTuple):
-    """The result of `open_stores`: the folder that this process owns, and its contents."""
-
-    folder: DataFolder
-    stores: Stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,50 +188,6 @@ class Services:
         """Load the model and open the index before their first use. An unavailable index fails again at that use."""
         with suppress(IndexUnavailable):
             await self.index.open()
-
-
-def data_dir(settings: Settings) -> Path:
-    """The folder of the built-in stores."""
-    return Path(settings.data_dir).expanduser().absolute() if settings.data_dir else default_data_dir()
-
-
-@asynccontextmanager
-async def open_stores(
-    settings: Settings, *, listen: str = "", workers: int = 1, serving: bool = False
-) -> AsyncIterator[Opened]:
-    """Take ownership of the data folder, start the built-in PostgreSQL unless another is configured, and upgrade the
-    schema.
-
-    `listen` is the address that is reported to a second process that wants the data folder; `workers` is the number of
-    processes that will serve; `serving`: clients will be admitted.
-
-    Raises:
-        SetupError: the data folder or PostgreSQL cannot be used as configured, or serves with another index; or clients
-            would be admitted, and no credential exists.
-    """
-    async with AsyncExitStack() as stack:
-        folder = DataFolder.claim(data_dir(settings), listen=listen)
-        stack.callback(folder.release)
-        url = settings.database.url.get_secret_value()
-        alone = not url  # the built-in PostgreSQL is ours alone as long as the folder is
-        if alone:
-            postgres = EmbeddedPostgres(folder, connections=most_connections(settings.database, processes=workers))
-            await postgres.start()
-            stack.push_async_callback(postgres.stop)
-            url = postgres.url
-        await migrate.upgrade(url, only_ours=("database", "url") in settings.inherited.values)
-        database = Database(url, settings.database)
-        stack.push_async_callback(database.close)
-        await lexicon.choose(database, settings.search.language)
-        if alone:
-            async with database.transaction() as tx:
-                await outbox.end_leases(tx)
-                await queue.end_leases(tx)
-        lease = None if alone else await stack.enter_async_context(leased(database, built_in=not settings.qdrant.url))
-        if serving:
-            await require_a_key(settings, database)
-        shared = workers > 1 or not alone
-        yield Opened(folder, Stores(folder.path, url, shared, index_lease=lease, local_key=folder.local_key()))
 
 
 @asynccontextmanager

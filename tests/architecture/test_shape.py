@@ -16,7 +16,7 @@ PACKAGE = "app/openmemory"
 PROTOCOLS = {"__main__", "cli", "jobs", "mcp", "rest", "server", "telemetry", "web"}
 """Packages that may know a protocol, beside features that may not."""
 
-TOP = {"__init__.py", "__main__.py", "errors.py", "services.py"}
+TOP = {"__init__.py", "__main__.py", "errors.py", "services.py", "stores.py"}
 """Modules that belong to no package."""
 
 DOORS = ("cli", "importers", "jobs", "mcp", "rest", "web")

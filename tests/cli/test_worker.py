@@ -7,7 +7,7 @@ import pytest
 
 from openmemory.config.settings import Settings, load
 from openmemory.server.worker import WorkerInstructions
-from openmemory.services import Stores
+from openmemory.stores import Stores
 
 
 @pytest.mark.parametrize(

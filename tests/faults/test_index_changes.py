@@ -42,7 +42,8 @@ from openmemory.index.sync.reconcile import SyncRunning
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
 from openmemory.server.hosting import hosted_index
-from openmemory.services import INDEX_FOLDER, Services, Stores, open_services, open_stores
+from openmemory.services import Services, open_services
+from openmemory.stores import INDEX_FOLDER, Stores, open_stores
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.faults.histories import live

@@ -18,7 +18,8 @@ from openmemory.index.port import IndexUnavailable
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.candidates import INDEX_BEHIND, NO_INDEX
 from openmemory.search.schemas import Method, SearchQuery
-from openmemory.services import Services, Stores, open_services, open_stores
+from openmemory.services import Services, open_services
+from openmemory.stores import Stores, open_stores
 from tests.clusters import furnish
 from tests.index.models import ann
 

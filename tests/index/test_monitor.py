@@ -18,7 +18,8 @@ from openmemory.jobs.schedule import scheduled
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.candidates import INDEX_BEHIND
 from openmemory.search.schemas import Method, SearchQuery
-from openmemory.services import INDEX_FOLDER, Services
+from openmemory.services import Services
+from openmemory.stores import INDEX_FOLDER
 from openmemory.telemetry.process import state
 from tests.faults.qdrant import Qdrant
 from tests.index.models import ann, running

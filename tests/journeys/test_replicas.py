@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 
 from openmemory.config.settings import Settings
 from openmemory.index.sync.reconcile import LOCK
-from openmemory.services import open_stores
+from openmemory.stores import open_stores
 from tests.clusters import furnish
 from tests.journeys.service import START, Service, until
 from tests.warm import clean_environment

@@ -16,7 +16,8 @@ from openmemory.access import keys as keys_module
 from openmemory.access.keys import KeyCreate, KeyCreated
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
-from openmemory.services import Services, open_services, open_stores
+from openmemory.services import Services, open_services
+from openmemory.stores import open_stores
 from tests.clusters import furnish
 from tests.mcp.conftest import ACCEPT, serving
 from tests.mcp.streams import Stream, stream_of, tool

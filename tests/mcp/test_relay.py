@@ -20,8 +20,9 @@ from sqlalchemy import text
 from openmemory.config.settings import Settings
 from openmemory.database.engine import most_connections
 from openmemory.errors import Unavailable
-from openmemory.services import Services, Stores, open_services, open_stores
+from openmemory.services import Services, open_services
 from openmemory.sessions import relay
+from openmemory.stores import Stores, open_stores
 from tests.clusters import furnish
 from tests.journeys.service import Service
 from tests.mcp.conftest import ACCEPT, serving

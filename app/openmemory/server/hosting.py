@@ -11,7 +11,7 @@ from pathlib import Path
 
 from openmemory.embedded import sockets
 from openmemory.server.web import Server, private
-from openmemory.services import INDEX_FOLDER, Stores
+from openmemory.stores import INDEX_FOLDER, Stores
 
 _SOCKET = "index.sock"
 _PURPOSE = "-index"

@@ -20,7 +20,8 @@ from openmemory.config.settings import Settings
 from openmemory.server.sockets import url_of
 from openmemory.server.stopping import Stopping
 from openmemory.server.web import Server, public
-from openmemory.services import VERSION, Services, Stores, open_services, open_stores
+from openmemory.services import VERSION, Services, open_services
+from openmemory.stores import Stores, open_stores
 from openmemory.telemetry.logging import set_up_logging
 
 log = logging.getLogger(__name__)

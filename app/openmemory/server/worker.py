@@ -19,7 +19,7 @@ from openmemory.config.settings import Settings
 from openmemory.errors import OpenMemoryError
 from openmemory.server.processes import loop_factory, serve_stores
 from openmemory.server.stopping import PATIENCE, Stopping
-from openmemory.services import Stores
+from openmemory.stores import Stores
 from openmemory.telemetry import logging
 
 _STANDARD_INPUT = 0

@@ -22,7 +22,7 @@ from openmemory.server.processes import doors, loop_factory, say, settle, tell_i
 from openmemory.server.sockets import url_of
 from openmemory.server.stopping import Stopping
 from openmemory.server.worker import WorkerInstructions
-from openmemory.services import Stores, open_stores
+from openmemory.stores import Stores, open_stores
 from openmemory.telemetry.logging import set_up_logging
 
 log = logging.getLogger(__name__)

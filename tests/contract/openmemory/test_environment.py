@@ -20,7 +20,7 @@ from openmemory.embedded.folder import DataFolder
 from openmemory.embedded.postgres import EmbeddedPostgres
 from openmemory.errors import SetupError
 from openmemory.schema import migrate
-from openmemory.services import open_stores
+from openmemory.stores import open_stores
 from tests.journeys.service import START, Service, until
 from tests.warm import clean_environment
 

@@ -26,7 +26,8 @@ from openmemory.jobs.syncing import Syncing
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.resilience.circuit_breaker import BreakerState
 from openmemory.search.schemas import SearchQuery
-from openmemory.services import INDEX_FOLDER, Services
+from openmemory.services import Services
+from openmemory.stores import INDEX_FOLDER
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.models import LOCAL, ann, begun, collections, filled, put, running
 
