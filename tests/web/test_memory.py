@@ -140,6 +140,18 @@ async def test_an_edit_is_not_undone_over_a_later_one(visitor: Visitor, page: st
     assert "The memory was changed since" in visitor.words
 
 
+async def test_an_edit_does_not_overwrite_a_change_that_the_page_did_not_show(visitor: Visitor, page: str) -> None:
+    await visitor.get(page)
+    assert 'name="revision" value="1"' in visitor.shown
+    await visitor.submit(f"{page}/edit", text="From another tab")
+    await visitor.submit(f"{page}/edit", text="From here", revision="1", status=409)
+    assert "The memory was changed since" in visitor.words
+    await visitor.get(page)
+    assert "From another tab" in visitor.words
+    await visitor.submit(f"{page}/edit", text="From here", revision="two", status=422)
+    assert "revision: must be a whole number" in visitor.words
+
+
 async def test_an_edit_to_a_known_text_is_refused(visitor: Visitor, page: str, remember: Callable[..., Any]) -> None:
     await remember(visitor.user, "Known", app="claude")
     await visitor.submit(f"{page}/edit", text="Known", status=409)

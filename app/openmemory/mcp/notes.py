@@ -14,7 +14,8 @@ from openmemory.mcp.compact import block, memory_line, unusual
 from openmemory.mcp.context import ProjectArguments
 from openmemory.mcp.tool import Answer, Arguments, Reference, Strings, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
-from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.memories.notes import NamesUpdate, NoteUpdate, note_text, title_and_summary
+from openmemory.memories.schemas import MemoryCreate
 from openmemory.projects.anchors import COMMIT
 from openmemory.services import Services
 
@@ -55,7 +56,7 @@ class ShowArguments(Arguments):
 
 async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
     given = call.arguments
-    text = given.title if not given.summary else f"{given.title}\n{given.summary}"
+    text = note_text(given.title, given.summary)
     metadata = {name: found for name in ("tags", "entities") if (found := getattr(given, name))}
     head = given.head(call.offer)
     metadata |= {COMMIT: head} if head else {}
@@ -76,21 +77,14 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
 async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> Answer:
     given = call.arguments
     [id_] = await services.short_ids.resolved(call.caller, [given.id], "id")
-    before = await services.memories.get(call.caller, id_)
-    title, _, summary = before.content.partition("\n")
-    title = title if given.title is None else given.title
-    summary = summary if given.summary is None else given.summary
-    metadata = dict(before.metadata_)
-    for name in ("tags", "entities"):
-        kept = getattr(given, name)
-        old = metadata.get(name, []) if kept is None else kept
-        new = [*(old if isinstance(old, list) else []), *getattr(given, f"{name}_add")]
-        new = [one for one in dict.fromkeys(map(str, new)) if one not in getattr(given, f"{name}_remove")]
-        if new or name in metadata:
-            metadata[name] = new
-    change = MemoryUpdate(text=f"{title}\n{summary}" if summary else title, metadata=metadata)
-    updated = await services.memories.update(call.caller, id_, change)
+    names = {
+        "tags": NamesUpdate(given.tags, given.tags_add, given.tags_remove),
+        "entities": NamesUpdate(given.entities, given.entities_add, given.entities_remove),
+    }
+    change = NoteUpdate(given.title, given.summary, names)
+    updated = await services.memories.update(call.caller, id_, change, field="title")
     memory = updated.memory
+    title, summary = title_and_summary(memory.content)
     data = {
         "id": str(id_), "thread_id": memory.thread_id or "", "title": title, "summary": summary,
         "operation_at": memory.updated_at.isoformat(), "event": updated.event.value,

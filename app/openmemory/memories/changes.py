@@ -53,7 +53,7 @@ from openmemory.memories.models import (
     MemoryStatusHistory,
     State,
 )
-from openmemory.memories.schemas import CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate, ReplacedText
+from openmemory.memories.schemas import Amendment, CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate, ReplacedText
 from openmemory.serialization import exact_json
 
 _ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", user="new.user_id", source="FROM new")
@@ -234,7 +234,7 @@ async def update_text(
     tx: Tx,
     caller: Caller,
     which: ColumnElement[bool],
-    change: MemoryUpdate,
+    change: MemoryUpdate | Amendment,
     labels: Flagging,
     *,
     confirms: bool = False,
@@ -247,7 +247,8 @@ async def update_text(
 
     Raises:
         NotFound: there is no such memory, or it is not the caller's.
-        ConflictError: another active memory of the same app and namespace has this text already.
+        ConflictError: another active memory of the same app and namespace has this text already, or the memory has
+            another revision than the change expects.
     """
     columns = (
         Memory.id, Memory.content, Memory.metadata_, Memory.revision, Memory.namespace, Memory.app_id,
@@ -258,12 +259,20 @@ async def update_text(
     current = (await tx.execute(query, caller.parameters)).one_or_none()
     if current is None:
         raise repository.no_memory()
-    replaced = ReplacedText(current.content, current.labels, current.revision)
+    if not isinstance(change, MemoryUpdate):
+        change = change(current.content, dict(current.metadata))
+    if change.expected_revision not in (None, current.revision):
+        raise ConflictError(
+            f"The memory was changed since: it has revision {current.revision}, not {change.expected_revision}.",
+            code="memory_changed",
+            hint="Read it again, and make the change from what it says now.",
+        )
     content = current.content if change.text is None else change.text
     metadata = current.metadata if change.metadata is None else change.metadata
-    refiled = change.categories is not None and await _replace_categories(
-        tx, current.id, set(change.categories), confirms=confirms
-    )
+    refiled, categories = False, None
+    if change.categories is not None:
+        refiled, categories = await _replace_categories(tx, current.id, set(change.categories), confirms=confirms)
+    replaced = ReplacedText(current.content, current.labels, current.revision, categories)
     expires_at = current.expires_at if change.expiry is None else end_of(change.expiry)
     same = (content, metadata, expires_at) == (current.content, current.metadata, current.expires_at)
     if same and not refiled:
@@ -311,14 +320,15 @@ _LEAVE_ALONE = text(
 ).bindparams(bindparam("id", type_=Uuid))
 
 
-async def _replace_categories(tx: Tx, memory_id: UUID, names: set[str], *, confirms: bool) -> bool:
-    """Assign exactly these categories to a memory. Returns True if that changed anything.
+async def _replace_categories(tx: Tx, memory_id: UUID, names: set[str], *, confirms: bool) -> tuple[bool, list[str]]:
+    """Assign exactly these categories to a memory. Returns True if that changed anything, and the names before.
 
     An automatic assignment stays automatic if a client names it again, unless the user `confirms` it.
     """
     wanted = set((await category_ids(tx, names)).values())
-    assigned = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == memory_id)
-    present = set((await tx.scalars(assigned)).all())
+    assigned = select(Category.id, Category.name).join(MemoryCategory).where(MemoryCategory.memory_id == memory_id)
+    before = {row.id: row.name for row in await tx.execute(assigned)}
+    present = before.keys()
     if gone := present - wanted:
         await tx.execute(
             delete(MemoryCategory).where(
@@ -334,7 +344,7 @@ async def _replace_categories(tx: Tx, memory_id: UUID, names: set[str], *, confi
         confirmed = (await tx.execute(update(MemoryCategory).where(ours).values(automatic=False))).rowcount
     if confirms or wanted != present:
         await tx.execute(_LEAVE_ALONE, {"id": memory_id})
-    return wanted != present or confirmed > 0
+    return wanted != present or confirmed > 0, sorted(before.values())
 
 
 async def change_state(

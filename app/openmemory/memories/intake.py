@@ -13,7 +13,7 @@ from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.memories.models import State
-from openmemory.memories.schemas import CheckedMemory, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.schemas import Amendment, CheckedMemory, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
 
 STATE, KEYED, CHECKPOINT = "state", "keyed", "checkpoint"
 """The kinds of memories that the service makes for projects."""
@@ -73,6 +73,10 @@ class Intake:
         change = replace(change, categories=validation.categories(change.categories, self._limits))
         change = self._content.changed(change, field)
         return replace(change, categories=validation.one_form(change.categories or ()))
+
+    def amending(self, amendment: Amendment, field: str = "text") -> Amendment:
+        """Returns an amendment whose changes are checked. It raises as `changed` does."""
+        return lambda text, metadata: self.changed(amendment(text, metadata), field)
 
     def json_object(self, value: dict[str, Any], field: str) -> dict[str, Any]:
         """A JSON object as it may be stored in place of a text.

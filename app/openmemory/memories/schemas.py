@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -80,12 +80,20 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUpdate:
-    """A change of a memory. None leaves a field unchanged."""
+    """A change of a memory. None leaves a field unchanged.
+
+    `expected_revision`: the revision that the change was made from. Another revision refuses the change.
+    """
 
     text: str | None = None
     metadata: dict[str, Any] | None = None
     categories: tuple[str, ...] | None = None
     expiry: Expiry | None = None
+    expected_revision: int | None = None
+
+
+Amendment = Callable[[str, dict[str, Any]], MemoryUpdate]
+"""Computes a change from the present text and metadata of a memory, which is locked meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +172,8 @@ class ReplacedText(NamedTuple):
     content: str
     labels: list[str]
     revision: int
+    categories: list[str] | None
+    """Sorted names; None if the update left the categories alone."""
 
 
 class MemoryUpdated(NamedTuple):

@@ -41,6 +41,7 @@ from openmemory.memories.listing.criteria import ListCriteria, parameters
 from openmemory.memories.listing.pages import ListAccess, Slice
 from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import (
+    Amendment,
     CheckedMemory,
     Event,
     History,
@@ -288,22 +289,25 @@ class Memories:
         return Page(items=found.records, total=found.total, page=page, size=RELATED)
 
     async def update(
-        self, caller: Caller, memory_id: UUID, change: MemoryUpdate, *, field: str = "text"
+        self, caller: Caller, memory_id: UUID, change: MemoryUpdate | Amendment, *, field: str = "text"
     ) -> MemoryUpdated:
         """Write a new revision of one memory; its vector follows. `field`: the name of the text field in the request.
+
+        A change that depends on the present text or metadata is an `Amendment`, so that no other change is lost.
 
         Returns the memory and what this update replaced, both from the transaction that wrote it.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
             NotFound: there is none, or the caller may not read it.
-            ConflictError: it is deleted, or another active memory has this text already.
+            ConflictError: it is deleted or was changed meanwhile, or another active memory has this text already.
         """
         caller.may_write()
         caller.may_read()  # the answer shows the memory
-        change = self.intake.changed(change, field)
+        intake = self.intake
+        checked = intake.changed(change, field) if isinstance(change, MemoryUpdate) else intake.amending(change, field)
         await self._rates.save(caller, 1)
-        updated = await self._update(caller, memory_id, change)
+        updated = await self._update(caller, memory_id, checked)
         self.written["update"] += 1
         self._delivery.wake()
         if updated is None:
@@ -311,13 +315,14 @@ class Memories:
         return updated
 
     @retry_on_conflict
-    async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryUpdated | None:
+    async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate | Amendment) -> MemoryUpdated | None:
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "change memories")
             which = (Memory.id == memory_id) & readable_by(caller, Memory, states=_kept(caller))
             replaced = await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
             record = await repository.get(tx, caller, memory_id)
-            ends = None if change.expiry is None or record is None else {"expires_at": _iso(record.expires_at)}
+            dated = isinstance(change, MemoryUpdate) and change.expiry is not None
+            ends = {"expires_at": _iso(record.expires_at)} if dated and record is not None else None
             await access_log.record(tx, caller, AccessType.UPDATE, [memory_id], ends)
             return None if record is None else MemoryUpdated(record, replaced)
 

@@ -236,7 +236,7 @@ async def update_memory(
 ) -> MemoryRow:
     """Change the text, metadata, categories or expiry of one memory. Its history keeps the old text."""
     update = change.update()
-    if update == MemoryUpdate():
+    if update == MemoryUpdate(expected_revision=update.expected_revision):
         raise Invalid("memory_content", "is required, or one of metadata, categories, expires_at and ttl_days")
     caller = await asking.as_owner(change.user_id)
     [id_] = await services.short_ids.resolved(caller, [memory_id], "memory_id")

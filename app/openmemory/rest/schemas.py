@@ -252,6 +252,12 @@ class MemoryChange(BaseModel):
         description="When it expires, a date, or a time with an offset; null: never.",
     )
     ttl_days: Days | None = Field(default=None, description="Instead of `expires_at`: the number of days from now.")
+    expected_revision: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="The revision that the change was made from. Another one is answered with 409, `memory_changed`.",
+    )
 
     def update(self) -> MemoryUpdate:
         """Returns the input of the service."""
@@ -261,6 +267,7 @@ class MemoryChange(BaseModel):
             self.metadata,
             None if self.categories is None else tuple(self.categories),
             Expiry(self.expires_at, self.ttl_days) if ends else None,
+            self.expected_revision,
         )
 
 

@@ -19,7 +19,7 @@ from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, History, MemoryQuery, MemoryUpdate, Revision, StateChange
 from openmemory.serialization import exact_json
 from openmemory.web.differences import Piece, difference
-from openmemory.web.page import PageRequest, TheForm, ThePage, Undo, names_of, object_of, text_of
+from openmemory.web.page import PageRequest, TheForm, ThePage, Undo, names_of, number_of, object_of, text_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -97,12 +97,12 @@ async def show_memory(
 async def edit(page: ThePage, form: TheForm, memory_id: UUID) -> Response:
     """Change the text and the metadata. The timeline then shows the difference of the texts."""
     metadata = object_of(form, "metadata") if "metadata" in form else None
-    change = MemoryUpdate(text_of(form, "text"), metadata)
+    revision = number_of(form, "revision") if "revision" in form else None
+    change = MemoryUpdate(text_of(form, "text"), metadata, expected_revision=revision)
     updated = await page.services.memories.update(page.caller, memory_id, change)
     if updated.event is Event.NONE:
         return page.done("Nothing changed: it says this already.", _address(memory_id))
-    revision = str(updated.memory.revision)
-    undo = Undo(f"{_address(memory_id)}/revert", {"revision": revision})
+    undo = Undo(f"{_address(memory_id)}/revert", {"revision": str(updated.memory.revision)})
     return page.done("Saved. The history below shows the difference.", _address(memory_id), undo)
 
 
@@ -110,26 +110,24 @@ async def edit(page: ThePage, form: TheForm, memory_id: UUID) -> Response:
 async def revert(page: ThePage, form: TheForm, memory_id: UUID) -> Response:
     """Write the text and the metadata that the last edit replaced."""
     revisions = (await page.services.memories.history(page.caller, memory_id)).revisions
-    last = revisions[-1]
-    if str(last.revision) != text_of(form, "revision") or last.old_text is None:
-        raise ConflictError(
-            "The memory was changed since, so the edit cannot be undone.", hint="The history holds the old text."
-        )
-    metadata = next((each.metadata_ for each in revisions if each.revision == last.revision - 1), None)
-    await page.services.memories.update(page.caller, memory_id, MemoryUpdate(last.old_text, metadata))
+    revision = number_of(form, "revision")
+    edit = next((each for each in revisions if each.revision == revision), None)
+    if edit is None or edit.old_text is None:
+        raise ConflictError("The history no longer holds the old text, so the edit cannot be undone.")
+    metadata = next((each.metadata_ for each in revisions if each.revision == revision - 1), None)
+    change = MemoryUpdate(edit.old_text, metadata, expected_revision=revision)
+    await page.services.memories.update(page.caller, memory_id, change)
     return page.done("It is as before.", _address(memory_id))
 
 
 @router.post("/ui/memory/{memory_id}/file")
 async def file(page: ThePage, form: TheForm, memory_id: UUID) -> Response:
     """Set the categories."""
-    memories = page.services.memories
-    before = await memories.get(page.caller, memory_id)
     change = MemoryUpdate(categories=tuple(names_of(form, "categories")))
-    updated = await memories.update(page.caller, memory_id, change)
+    updated = await page.services.memories.update(page.caller, memory_id, change)
     if updated.event is Event.NONE:
         return page.done("Nothing changed: it is filed so already.", _address(memory_id))
-    undo = Undo(f"{_address(memory_id)}/file", {"categories": ", ".join(before.categories)})
+    undo = Undo(f"{_address(memory_id)}/file", {"categories": ", ".join(updated.replaced.categories or ())})
     names = ", ".join(updated.memory.categories)
     return page.done(f"Filed under {names}." if names else "Filed under no category.", _address(memory_id), undo)
 

@@ -258,6 +258,18 @@ def id_of(value: str, field: str) -> UUID:
         raise Invalid(field, "must be an id, which is a UUID") from None
 
 
+def number_of(form: FormData, name: str) -> int:
+    """Returns the whole number in a field of a form.
+
+    Raises:
+        Invalid: it is none.
+    """
+    try:
+        return int(text_of(form, name))
+    except ValueError:
+        raise Invalid(name, "must be a whole number") from None
+
+
 def names_of(form: FormData, name: str) -> list[str]:
     """Returns the names in a field that separates them with commas."""
     return [each.strip() for each in text_of(form, name).split(",") if each.strip()]
