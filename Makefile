@@ -21,7 +21,7 @@ PYTHON = $(shell for name in python3.11 python3 python3.14 python3.13 python3.12
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test slow browser screenshots check docs audit bench eval lock format clean $(STEPS)
+.PHONY: alone help serve test slow browser screenshots check docs audit bench eval lock format clean $(STEPS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -107,14 +107,28 @@ migrations: .venv/.dev
 
 # The virtual environment, in three layers that each leave a stamp. `.build` is missing while a layer is being installed:
 # an interrupted installation is started afresh. It names the folder, because an environment that was moved is broken.
+# A second `make` waits until the first has set it up, and then looks again.
+
+ifndef SETTING_UP
+
+FORCE:
+
+.venv/%: FORCE
+	@$(MAKE) -q --no-print-directory SETTING_UP=1 $@ || $(MAKE) --no-print-directory alone TARGET=$@
+
+# Apart, because make would look for Python before it knows whether anything is to do.
+alone:
+	@[ -n "$(PYTHON)" ] || { echo "No Python 3.11 to 3.14 found. Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c '$(SUPPORTED)' || { echo "$(PYTHON) is not Python 3.11 to 3.14." >&2; exit 1; }
+	@"$(PYTHON)" tools/one_at_a_time.py $(MAKE) --no-print-directory SETTING_UP=1 $(TARGET)
+
+else
 
 $(shell [ "$$(cat .venv/.build 2>/dev/null)" = "$$(pwd -P)" ] && [ -x $(BIN)/python ] || rm -f .venv/.build)
 
 INSTALL_WITH = pip install --quiet --only-binary :all: --require-hashes
 
 .venv/.build: requirements-build.lock
-	@[ -n "$(PYTHON)" ] || { echo "No Python 3.11 to 3.14 found. Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
-	@"$(PYTHON)" -c '$(SUPPORTED)' || { echo "$(PYTHON) is not Python 3.11 to 3.14." >&2; exit 1; }
 	@echo "Setting up .venv with $(PYTHON), once ..."
 	@rm -rf .venv
 	@"$(PYTHON)" -m venv .venv
@@ -152,3 +166,5 @@ install = rm -f .venv/.build; echo "Installing $(1) ..."; \
 	$(UV_HERE) $(UV) $(INSTALL_WITH) -r $(1) || \
 	{ echo "uv could not; trying pip, which takes longer ..."; $(BIN)/python -m $(INSTALL_WITH) -r $(1); } && \
 	pwd -P > .venv/.build && if [ -e .venv/.runtime ]; then touch .venv/.runtime; fi
+
+endif
