@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -12,6 +13,7 @@ import pytest
 
 from openmemory.mcp import doors
 from openmemory.services import Services
+from tests.mcp.conftest import serving
 from tests.mcp.streams import CLIENT, stream_of, tool
 
 Ask = Callable[..., Awaitable[httpx.Response]]
@@ -42,6 +44,49 @@ async def test_a_client_of_2024_connects_over_sse_and_calls_a_tool(
         listed = await stream.answer(tool("list_memories"), own)
         [item] = json.loads(listed["result"]["content"][0]["text"])
         assert (item["user_id"], item["app_name"]) == (new_user, "cursor")
+
+
+@pytest.mark.parametrize(
+    ("proxies", "sent", "prefix"),
+    [
+        (["127.0.0.1"], "/memory", "/memory"),
+        (["127.0.0.1"], "/tools/mcp/", "/tools/mcp"),
+        (["127.0.0.1"], "//evil.example", ""),
+        (["127.0.0.1"], "/a/../b c", ""),
+        (["10.0.0.0/8"], "/memory", ""),
+    ],
+)
+async def test_sse_announces_the_prefix_that_a_trusted_proxy_removed(
+    services: Services, new_user: str, proxies: list[str], sent: str, prefix: str
+) -> None:
+    settings = services.settings.model_copy(
+        update={"http": services.settings.http.model_copy(update={"trusted_proxies": tuple(proxies)})}
+    )
+    headers = {"X-Forwarded-Prefix": sent, "Authorization": f"Bearer {services.stores.local_key}"}
+    async with (
+        serving(replace(services, settings=settings)) as address,
+        httpx.AsyncClient(base_url=address, headers=headers, timeout=20) as http,
+        stream_of(http, f"/mcp/cursor/sse/{new_user}") as stream,
+    ):
+        announced, _, rest = stream.messages.partition("/mcp/messages/")
+        assert (announced, rest[:12]) == (prefix, "?session_id=")
+        stream.messages = stream.messages.removeprefix(prefix)  # as the proxy does
+        assert (await stream.shake_hands())["protocolVersion"] == "2024-11-05"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/sse", "/mcp/claude/http/alice"])
+async def test_addresses_of_mcp_take_no_head(http: httpx.AsyncClient, path: str) -> None:
+    answer = await http.head(path)
+    assert (answer.status_code, answer.content) == (405, b"")
+    assert answer.headers["allow"]
+
+
+@pytest.mark.parametrize("path", ["//mcp", "///mcp/", "//mcp/claude/http/{user}"])
+async def test_a_base_address_that_ends_with_a_slash_is_no_other_place(
+    ask: Ask, url: str, new_user: str, path: str
+) -> None:
+    answer = await ask("tools/list", path=url + path.format(user=new_user))
+    assert answer.json()["result"]["tools"]
 
 
 @pytest.mark.parametrize("path", ["/mcp/sse", "/mcp/sse/"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import date, timedelta
 from typing import Any
@@ -123,3 +124,11 @@ def test_a_calendar_has_a_cell_for_every_day_and_says_its_figures() -> None:
     assert [cell.level for cell in year.cells if cell.level] == [1, 4]
     assert year.months[0] == ("May 2026", 4, 4)
     assert calendar({}, {}, today).cells[0].level == 0
+
+
+async def test_head_of_the_live_stream_ends_after_the_headers(site: str, new_user: str, services: Services) -> None:
+    await services.directory.caller(new_user, None, owner=True)
+    async with asyncio.timeout(20), httpx.AsyncClient(base_url=site) as http:
+        answer = await http.head("/ui/activity/events", params={"user": new_user})
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream")

@@ -77,7 +77,9 @@ class HttpSettings(Section):
         "may use the cookie of a signed-in browser; the default origins must send a key if one is required.",
     )
     trusted_proxies: tuple[Annotated[str, AfterValidator(network)], ...] = Field(
-        (), description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted."
+        (),
+        description="Addresses or networks of proxies whose X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Prefix "
+        "are trusted.",
     )
     header_timeout: float = Field(
         10.0, gt=0, le=600, description="Maximum seconds until the headers of a request are complete."

@@ -9,6 +9,7 @@ from typing import Any
 from openmemory.identity.principal import Principal
 
 _KEY = "openmemory.identity.request"
+_PREFIX = "openmemory.identity.prefix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,14 @@ def principal_of(scope: MutableMapping[str, Any]) -> Principal:
     principal = request_context_of(scope).principal
     assert principal is not None
     return principal
+
+
+def bind_prefix(scope: MutableMapping[str, Any], prefix: str) -> None:
+    """Attach the path prefix that a trusted proxy removed from the address of a request."""
+    scope[_PREFIX] = prefix
+
+
+def prefix_of(scope: MutableMapping[str, Any]) -> str:
+    """Returns the path prefix that a trusted proxy removed, such as `/memory`; empty if there is none."""
+    prefix: str = scope.get(_PREFIX, "")
+    return prefix

@@ -23,7 +23,7 @@ from openmemory.access.authentication import Authenticator
 from openmemory.config.settings import LimitSettings
 from openmemory.errors import Forbidden, Invalid, TooMany
 from openmemory.identity.principal import LOCAL
-from openmemory.identity.request import RequestContext, principal_of, request_context_of
+from openmemory.identity.request import RequestContext, prefix_of, principal_of, request_context_of
 from openmemory.mcp import envelope
 from openmemory.mcp.backlog import Answers, Backlog, attach, too_many
 from openmemory.mcp.forwarding import Forwarding, posted, status_of
@@ -143,9 +143,11 @@ class McpDoors:
                         await self._forwarding.relay.opened(UUID(opened[0]), owner)
             await send(message)
 
+        # The first event tells the address for messages as the client sees it.
+        announcing = {**scope, "root_path": prefix_of(scope)}
         self._open[principal] += 1
         try:
-            async with self._sse.connect_sse(scope, receive, noting_session) as (incoming, outgoing):
+            async with self._sse.connect_sse(announcing, receive, noting_session) as (incoming, outgoing):
                 options = self._server.create_initialization_options()
                 await self._server.run(incoming, Answers(outgoing, backlog), options)
         finally:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from dataclasses import dataclass, field, replace
+from urllib.parse import quote
 from uuid import uuid4
 
 from starlette.requests import ClientDisconnect
@@ -115,6 +116,10 @@ class Guard:
             return
         headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
         found = credentials.taken(scope, headers)
+        if scope["path"].startswith("//"):
+            # A client that was given a base address with a slash at its end, and appended a path to it.
+            scope["path"] = "/" + scope["path"].lstrip("/")
+            scope["raw_path"] = b"/" + (scope.get("raw_path") or quote(scope["path"]).encode()).lstrip(b"/")
         exchange = _RequestState(
             scope["path"],
             headers,

@@ -13,7 +13,7 @@ _WENT_AWAY = 499
 
 
 class Measure:
-    """Pure ASGI middleware. It is the outermost, so it also sees what the guard refuses."""
+    """Pure ASGI middleware. It stands before the guard, so it also sees what the guard refuses."""
 
     def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
         self._app = app

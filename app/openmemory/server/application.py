@@ -12,6 +12,7 @@ from openmemory.jobs.schedule import scheduled
 from openmemory.mcp.doors import McpDoors, McpFirst
 from openmemory.rest.api import include_rest
 from openmemory.rest.guard import Guard
+from openmemory.rest.head import HeadAsGet
 from openmemory.rest.measure import Measure
 from openmemory.services import VERSION, Services
 from openmemory.telemetry.exposition import Metrics
@@ -54,4 +55,5 @@ def create_app(services: Services) -> FastAPI:
     app.add_middleware(Guard, settings=services.settings, authenticator=authenticator, rates=services.rates)
     app.add_middleware(Refusals)
     app.add_middleware(Measure, traffic=metrics.traffic)
+    app.add_middleware(HeadAsGet)
     return app

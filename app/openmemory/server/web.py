@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from openmemory.config.settings import Settings
 from openmemory.server.descriptors import room_for
 from openmemory.server.http_bounds import BoundedProtocol, Bounds, bounded
+from openmemory.server.proxies import TrustedProxies
 
 _CHECKED_EVERY = 5
 """Ticks of the server, ten a second, from one check of the connections to the next."""
@@ -28,12 +29,13 @@ def public(app: ASGIApp, settings: Settings, *, patience: int) -> uvicorn.Config
         settings.http.write_timeout,
         room_for(settings.limits.connections),
     )
-    return _quiet(app, patience, http=bounded(bounds), proxy_headers=bool(proxies), forwarded_allow_ips=proxies)
+    app = TrustedProxies(app, proxies) if proxies else app  # type: ignore[arg-type,assignment]
+    return _quiet(app, patience, http=bounded(bounds))
 
 
 def private(app: ASGIApp, *, patience: int) -> uvicorn.Config:
     """Returns the configuration for our own processes."""
-    return _quiet(app, patience, http="httptools", proxy_headers=False)
+    return _quiet(app, patience, http="httptools")
 
 
 def _quiet(app: ASGIApp, patience: int, **more: Any) -> uvicorn.Config:
@@ -45,6 +47,7 @@ def _quiet(app: ASGIApp, patience: int, **more: Any) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         ws="none",
+        proxy_headers=False,  # `TrustedProxies` reads them
         lifespan="on",
         # Longer than clients keep idle connections, so that it is never the server that drops one.
         timeout_keep_alive=75,
