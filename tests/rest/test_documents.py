@@ -219,3 +219,14 @@ async def test_two_who_send_the_same_name_at_once_leave_one_whole_document(clien
     original = await client.get(f"/api/v1/documents/{sent[0]['id']}/original", params={"user_id": new_user})
     number = contents.index(original.content)
     assert [one["content"].split(",")[0] for one in read["items"]] == [f"Version {number}"]
+
+
+async def test_a_document_without_a_user_is_its_owners_where_no_credential_is_asked_for(client, new_user, store):
+    path = f"/api/v1/documents/{(await store(LEASE))['id']}"
+    assert (await client.get(path)).json()["total"] == 2
+    assert (await client.get(f"{path}/original")).content == LEASE
+    assert (await client.get(path, params={"user_id": f"{new_user}-other"})).status_code == 404
+    assert (await client.delete(path)).status_code == 200
+    assert (await client.post(f"{path}/restore", json={})).status_code == 200
+    assert (await client.post(f"{path}/erase", json={})).status_code == 200
+    assert (await client.get(path)).status_code == 404

@@ -35,6 +35,17 @@ async def test_a_rule_shows_the_name_beside_the_id(client, new_user, remember):
     assert listed[0]["object"] == row["app_id"]
 
 
+async def test_a_rule_and_a_policy_without_a_user_are_their_owners_where_no_credential_is_asked_for(client, new_user):
+    rule = {"user_id": new_user, "effect": "deny", "object_type": "all"}
+    grant = (await client.post(GRANTS, json=rule)).json()
+    assert (await client.delete(f"{GRANTS}/{grant['id']}")).status_code == 200
+    policies = "/api/v1/archive-policies"
+    new = {"user_id": new_user, "criteria_type": "user", "days_to_archive": 30}
+    policy = (await client.post(policies, json=new)).json()
+    assert (await client.delete(f"{policies}/{policy['id']}")).status_code == 200
+    assert (await client.get(GRANTS, params={"user_id": new_user})).json() == {"grants": []}
+
+
 async def test_somebody_elses_rule_cannot_be_revoked(client, new_user, remember):
     rule = {"user_id": new_user, "effect": "deny", "object_type": "all"}
     grant = (await client.post(GRANTS, json=rule)).json()

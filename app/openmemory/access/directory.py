@@ -19,11 +19,16 @@ from openmemory.errors import NotFound
 from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.identity.principal import LOCAL, Principal, Scope
 
-# Referenced by table name: the models of both belong to higher-level packages.
-_MEMORIES = table("memories", column("id"), column("user_id"))
-_CAPTURES = table("captures", column("id"), column("user_id"))
+Belonging = Literal["memory", "app", "capture", "document", "grant", "policy"]
 
-Belonging = Literal["memory", "app", "capture"]
+# By name, because the models belong to higher-level packages.
+_OWNED = {
+    name: table(of, column("id"), column("user_id"))
+    for name, of in (
+        ("memory", "memories"), ("capture", "captures"), ("document", "sources"), ("grant", "access_controls"),
+        ("policy", "archive_policies"),
+    )
+}  # fmt: skip
 
 REMEMBERED = 30.0
 """Seconds that ids are cached: another process may have erased the user meanwhile."""
@@ -148,14 +153,14 @@ class Directory:
         return found
 
     async def owner_of(self, what: Belonging, id_: UUID) -> str | None:
-        """Returns the name of the user who owns this memory, app or capture; None if nobody does. It checks no access:
-        only callers who may act for every user may see the result."""
+        """Returns the name of the user who owns the object with this id; None if nobody does. It checks no access: only
+        callers who may act for every user may see the result."""
         query = select(User.user_id)
-        if what != "app":
-            of = _MEMORIES if what == "memory" else _CAPTURES
-            query = query.join(of, of.c.user_id == User.id).where(of.c.id == id_)
-        else:
+        if what == "app":
             query = query.join(App, App.owner_id == User.id).where(App.id == id_)
+        else:
+            of = _OWNED[what]
+            query = query.join(of, of.c.user_id == User.id).where(of.c.id == id_)
         async with self._database.statement() as tx:
             found: str | None = await tx.scalar(query)
         return found
@@ -180,7 +185,7 @@ class Directory:
             return ids
         its = App, (App.owner_id == User.id) & (App.name == app)
         async with self._database.statement() as tx:
-            settled = exists().where(_MEMORIES.c.user_id == User.id)
+            settled = exists().where(_OWNED["memory"].c.user_id == User.id)
             found = select(User.id, App.id, settled).outerjoin(*its).where(User.user_id == user)
             row = (await tx.execute(found)).one_or_none()
         if row is None:

@@ -60,12 +60,20 @@ class AuthenticatedRequest:
         return await self.services.directory.owner_or_new(self.principal, self._checked(user))
 
     async def as_owner_of(self, what: Belonging, id_: UUID, user: str | None) -> Caller:
-        """Returns the user themself for a request about a memory, a capture or an app. Without a user name, the owner
-        of that object is used if the credential speaks for every user; otherwise as in `as_owner`. OpenMemory's UI
-        omits the user in some calls."""
+        """Returns the user themself for a request about one object. Without a user name, the owner of that object is
+        used if the credential speaks for every user; otherwise as in `as_owner`. OpenMemory's UI omits the user in some
+        calls."""
+        return await self.as_owner(await self._whose(what, id_, user))
+
+    async def as_owner_or_app_of(self, what: Belonging, id_: UUID, user: str | None, app: str | None) -> Caller:
+        """Returns an app of a user who exists, or the user themself if no app is named. Without a user name as in
+        `as_owner_of`."""
+        return await self.as_owner_or_app(await self._whose(what, id_, user), app)
+
+    async def _whose(self, what: Belonging, id_: UUID, user: str | None) -> str | None:
         if not user and self.principal.user is None and self.principal.app is None:
             user = await self.services.directory.owner_of(what, id_)
-        return await self.as_owner(user or None)
+        return user or None
 
     async def as_owner_by_either(self, user: str | None) -> Caller:
         """Returns the user themself, by name or by the internal id, which OpenMemory's archive action accepted."""
@@ -146,31 +154,38 @@ MemoryInPath = Annotated[
     GivenId, Path(description="The memory's id, or its first characters; 409: several memories have them.")
 ]
 AppId = Annotated[UUID, Path(description="The app's id.")]
-_WHOSE = Query(
-    description="The user's name; left out: whose it is, or with a user's own credential that user. "
-    "With a short id: the credential's user, or the default user."
-)
+WHOSE = "The user's name; left out: whose it is, or with a user's own credential that user."
+_WHOSE = Query(description=WHOSE)
+OwnersId = Annotated[str | None, _WHOSE]
+"""The parameter `user_id` of a query about one object; its default is None."""
+_WHOSE_MEMORY = Query(description=f"{WHOSE} With a short id: the credential's user, or the default user.")
 
 
 async def _owner_of_memory(
-    asking: TheAsking, memory_id: MemoryInPath, user_id: Annotated[str | None, _WHOSE] = None
+    asking: TheAsking, memory_id: MemoryInPath, user_id: Annotated[str | None, _WHOSE_MEMORY] = None
 ) -> Caller:
     if isinstance(memory_id, UUID):
         return await asking.as_owner_of("memory", memory_id, user_id)
     return await asking.as_owner(user_id or None)
 
 
-async def _owner_of_app(asking: TheAsking, app_id: AppId, user_id: Annotated[str | None, _WHOSE] = None) -> Caller:
+async def _owner_of_app(asking: TheAsking, app_id: AppId, user_id: OwnersId = None) -> Caller:
     return await asking.as_owner_of("app", app_id, user_id)
 
 
 CaptureId = Annotated[UUID, Path(description="The capture's id.")]
 
 
-async def _owner_of_capture(
-    asking: TheAsking, capture_id: CaptureId, user_id: Annotated[str | None, _WHOSE] = None
-) -> Caller:
+async def _owner_of_capture(asking: TheAsking, capture_id: CaptureId, user_id: OwnersId = None) -> Caller:
     return await asking.as_owner_of("capture", capture_id, user_id)
+
+
+async def _owner_of_grant(asking: TheAsking, grant_id: UUID, user_id: OwnersId = None) -> Caller:
+    return await asking.as_owner_of("grant", grant_id, user_id)
+
+
+async def _owner_of_policy(asking: TheAsking, policy_id: UUID, user_id: OwnersId = None) -> Caller:
+    return await asking.as_owner_of("policy", policy_id, user_id)
 
 
 Owner = Annotated[Caller, Depends(_owner)]
@@ -194,3 +209,9 @@ OwnerOfApp = Annotated[Caller, Depends(_owner_of_app)]
 
 OwnerOfCapture = Annotated[Caller, Depends(_owner_of_capture)]
 """The user that `?user_id=` names, or the owner of the capture in the path."""
+
+OwnerOfGrant = Annotated[Caller, Depends(_owner_of_grant)]
+"""The user that `?user_id=` names, or the owner of the rule in the path."""
+
+OwnerOfPolicy = Annotated[Caller, Depends(_owner_of_policy)]
+"""The user that `?user_id=` names, or the owner of the archive policy in the path."""

@@ -6,13 +6,23 @@ from typing import Annotated, Any
 from urllib.parse import quote
 from uuid import UUID
 
-from fastapi import Body, Path, Query, Request
+from fastapi import Body, Depends, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
 from openmemory.rest import upload
-from openmemory.rest.caller import AS_APP, LEFT_OUT, AskingApp, BodyUser, TheAsking, TheServices, UserId
+from openmemory.rest.caller import (
+    AS_APP,
+    LEFT_OUT,
+    WHOSE,
+    AskingApp,
+    OwnersId,
+    TheAsking,
+    TheServices,
+    UserId,
+)
 from openmemory.rest.errors import Problem, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import listed
@@ -62,11 +72,29 @@ class DocumentBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    user_id: BodyUser = None
+    user_id: str | None = Field(default=None, description=WHOSE)
     app: str | None = Field(default=None, description=AS_APP)
 
 
-_WHOSE: dict[str, Any] = {"of a user": {"value": {"user_id": "alice"}}}
+async def _asking_caller(
+    asking: TheAsking, document_id: DocumentId, user_id: OwnersId = None, app: AskingApp = None
+) -> Caller:
+    return await asking.as_owner_or_app_of("document", document_id, user_id, app)
+
+
+async def _caller_in_body(
+    asking: TheAsking,
+    document_id: DocumentId,
+    whose: Annotated[DocumentBody, Body(openapi_examples={"of a user": {"value": {"user_id": "alice"}}})],
+) -> Caller:
+    return await asking.as_owner_or_app_of("document", document_id, whose.user_id, whose.app)
+
+
+_AskingCaller = Annotated[Caller, Depends(_asking_caller)]
+"""The user or app of the query. Without a user: whose the document is."""
+
+_CallerInBody = Annotated[Caller, Depends(_caller_in_body)]
+"""The user or app of the body. Without a user: whose the document is."""
 
 
 @router.post(
@@ -131,25 +159,19 @@ async def list_documents(
 @router.get("/{document_id}", responses=documented(403, 404))
 async def read_document(
     services: TheServices,
-    asking: TheAsking,
+    caller: _AskingCaller,
     document_id: DocumentId,
     *,
-    user_id: UserId = None,
-    app: AskingApp = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> DocumentText:
     """Read the text of a document, passage by passage."""
-    caller = await asking.as_owner_or_app(user_id, app)
     return await services.documents.text(caller, document_id, page=page, size=size)
 
 
 @router.get("/{document_id}/original", response_class=Response, responses=documented(403, 404) | _ORIGINAL)
-async def download_document(
-    services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: UserId = None, app: AskingApp = None
-) -> Response:
+async def download_document(services: TheServices, caller: _AskingCaller, document_id: DocumentId) -> Response:
     """Download the original of a document, as it was sent."""
-    caller = await asking.as_owner_or_app(user_id, app)
     found = await services.documents.download(caller, document_id)
     name = quote(found.document.name.rpartition("/")[2], safe="")
     headers = {
@@ -162,30 +184,18 @@ async def download_document(
 
 
 @router.delete("/{document_id}", responses=documented(403, 404))
-async def delete_document(
-    services: TheServices, asking: TheAsking, document_id: DocumentId, *, user_id: UserId = None, app: AskingApp = None
-) -> DocumentsChanged:
+async def delete_document(services: TheServices, caller: _AskingCaller, document_id: DocumentId) -> DocumentsChanged:
     """Soft-delete a document. It is no longer found; `restore` brings it back."""
-    return await services.documents.delete(await asking.as_owner_or_app(user_id, app), document_id)
+    return await services.documents.delete(caller, document_id)
 
 
 @router.post("/{document_id}/restore", responses=documented(403, 404))
-async def restore_document(
-    services: TheServices,
-    asking: TheAsking,
-    document_id: DocumentId,
-    whose: Annotated[DocumentBody, Body(openapi_examples=_WHOSE)],
-) -> DocumentsChanged:
+async def restore_document(services: TheServices, caller: _CallerInBody, document_id: DocumentId) -> DocumentsChanged:
     """Make a deleted document active again. Only the user may."""
-    return await services.documents.restore(await asking.as_owner_or_app(whose.user_id, whose.app), document_id)
+    return await services.documents.restore(caller, document_id)
 
 
 @router.post("/{document_id}/erase", responses=documented(403, 404))
-async def erase_document(
-    services: TheServices,
-    asking: TheAsking,
-    document_id: DocumentId,
-    whose: Annotated[DocumentBody, Body(openapi_examples=_WHOSE)],
-) -> DocumentsChanged:
+async def erase_document(services: TheServices, caller: _CallerInBody, document_id: DocumentId) -> DocumentsChanged:
     """Remove a document for good, with its passages, vectors and original. Only the user may."""
-    return await services.documents.erase(await asking.as_owner_or_app(whose.user_id, whose.app), document_id)
+    return await services.documents.erase(caller, document_id)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from openmemory.access.grants import Grant, GrantCreate, GrantExplanation
 from openmemory.memories import validation
 from openmemory.memories.models import State
-from openmemory.rest.caller import BodyUser, GivenId, Owner, TheAsking, TheServices
+from openmemory.rest.caller import BodyUser, GivenId, Owner, OwnerOfGrant, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Message
@@ -96,7 +96,7 @@ async def explain_grants(
 
 
 @router.delete("/{grant_id}", responses=documented(403, 404))
-async def revoke_grant(services: TheServices, caller: Owner, grant_id: UUID) -> Message:
+async def revoke_grant(services: TheServices, caller: OwnerOfGrant, grant_id: UUID) -> Message:
     """End a rule."""
     await services.grants.revoke(caller, grant_id)
     return Message(message="Successfully revoked the grant")

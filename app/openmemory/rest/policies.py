@@ -12,7 +12,7 @@ from openmemory.memories import validation
 from openmemory.memories.lifecycle.policies import Policy, PolicyCreate
 from openmemory.memories.lifecycle.upcoming import MAX_PAGE_SIZE, UpcomingPage, UpcomingQuery
 from openmemory.memories.validation import MAX_DAYS
-from openmemory.rest.caller import BodyUser, Owner, TheAsking, TheServices
+from openmemory.rest.caller import BodyUser, Owner, OwnerOfPolicy, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Message
@@ -97,7 +97,7 @@ async def list_upcoming(
 
 
 @router.delete("/{policy_id}", responses=documented(403, 404))
-async def delete_archive_policy(services: TheServices, caller: Owner, policy_id: UUID) -> Message:
+async def delete_archive_policy(services: TheServices, caller: OwnerOfPolicy, policy_id: UUID) -> Message:
     """End a policy. What it has archived stays archived, and what has expired by it stays expired."""
     await services.policies.remove(caller, policy_id)
     return Message(message="Successfully deleted the archive policy")
