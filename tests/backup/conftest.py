@@ -24,7 +24,7 @@ MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 TABLES = (
     "users", "apps", "memories", "memory_revisions", "memory_status_history", "categories", "memory_categories",
     "access_controls", "memory_access_logs", "embeddings", "index_outbox", "archive_policies", "captures",
-    "category_descriptions", "sources", "passages", "memory_links",
+    "category_descriptions", "sources", "passages", "memory_links", "projects", "anchors",
 )  # fmt: skip
 
 
@@ -141,6 +141,20 @@ async def everything(services: Services, user: str) -> dict[str, Any]:
                 JOIN memories AS f ON f.id = l.from_id JOIN memories AS t ON t.id = l.to_id
                 JOIN apps AS a ON a.id = l.app_id JOIN users AS u ON u.id = l.user_id
                 WHERE u.user_id = :user ORDER BY 1, 2, 3
+                """
+            ),
+            "projects": await rows(
+                """
+                SELECT p.namespace, p.name, p.root, p.repo, p.head, p.branch, p.metadata, a.name, p.created_at,
+                    p.updated_at
+                FROM projects AS p JOIN apps AS a ON a.id = p.app_id JOIN users AS u ON u.id = p.user_id
+                WHERE u.user_id = :user ORDER BY 1
+                """
+            ),
+            "anchors": await rows(
+                """
+                SELECT x.namespace, x.head, x.commit, x.reachable, x.checked_at
+                FROM anchors AS x JOIN users AS u ON u.id = x.user_id WHERE u.user_id = :user ORDER BY 1, 2, 3
                 """
             ),
             "messages": await rows(

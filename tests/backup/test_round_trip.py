@@ -27,7 +27,7 @@ from openmemory.index.generations.backfill import VectorBackfill
 from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
-from openmemory.projects.schemas import NewCheckpoint, NewValue
+from openmemory.projects.schemas import NewCheckpoint, NewProject, NewValue
 from openmemory.services import INDEXED_TABLES, Services, open_services
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
 from tests.backup.archives import (
@@ -74,6 +74,8 @@ async def populate(services: Services, user: str) -> Caller:
         saved = await services.states.checkpoint(claude, state)
     await services.values.set(claude, NewValue("team", "lead", f"Zoe leads {user}.", "webshop"))
     await services.links.link(claude, saved.memory_id, "explains", plain)
+    root = NewProject("webshop", "The shop", root="/home/alice/shop", repo="git@example.com:shop.git", branch="main")
+    await services.projects.register(claude, root)
     async with services.database.transaction() as tx:
         mine = {"user": owner.user_id, "plain": plain, "other": ids[State.ACTIVE]}
         await tx.execute(
@@ -89,6 +91,16 @@ async def populate(services: Services, user: str) -> Caller:
                 """
                 UPDATE apps SET description = 'An editor', metadata = '{"v": 1}', is_active = name <> 'cursor'
                 WHERE owner_id = :user AND name <> 'openmemory'
+                """
+            ),
+            mine,
+        )
+        await tx.execute(
+            text(
+                """
+                INSERT INTO anchors (user_id, namespace, head, commit, reachable)
+                SELECT :user, 'webshop', repeat('a', 40), repeat(letter, 40), letter = 'b'
+                FROM unnest(ARRAY['b', 'c']) AS letter
                 """
             ),
             mine,
@@ -722,6 +734,20 @@ async def test_vectors_that_cannot_be_ours_are_left_out_and_made_anew(
         assert await stored(services, other) == {}
     finally:
         services.outbox_delivery.start()
+
+
+async def test_a_registered_project_stays_and_gets_what_it_lacks(
+    services: Services, api: httpx.AsyncClient, new_user: str
+) -> None:
+    other = f"{new_user}-other"
+    for user in (new_user, other):
+        await services.directory.caller(user, None, owner=True)
+    project = {"namespace": "webshop", "root": "/home/alice/shop", "branch": "main"}
+    for user, fields in ((new_user, project | {"name": "The shop"}), (other, {"namespace": "webshop", "name": "Mine"})):
+        assert (await api.post("/api/v1/projects", json=fields | {"user_id": user})).is_success
+    await bring_in(api, other, await export(api, new_user))
+    [shown] = (await api.get("/api/v1/projects", params={"user_id": other})).json()["projects"]
+    assert (shown["name"], shown["root"], shown["branch"]) == ("Mine", "/home/alice/shop", "main")
 
 
 def rewritten(archive: bytes, change: Callable[[bytes], bytes]) -> bytes:

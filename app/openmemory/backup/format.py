@@ -20,12 +20,16 @@ MEMORIES = "memories.jsonl.gz"
 REVISIONS = "revisions.jsonl.gz"
 ACCESSES = "access_logs.jsonl.gz"
 LINKS = "links.jsonl.gz"
+PROJECTS = "projects.jsonl.gz"
+ANCHORS = "anchors.jsonl.gz"
 CAPTURES = "captures.jsonl.gz"
 STEPS = "capture_steps.jsonl.gz"
 SOURCES = "sources.jsonl.gz"
 PASSAGES = "passages.jsonl.gz"
 VECTORS = "vectors.jsonl.gz"
-MEMBERS = (TABLES, MEMORIES, REVISIONS, ACCESSES, LINKS, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS)
+MEMBERS = (
+    TABLES, MEMORIES, REVISIONS, ACCESSES, LINKS, PROJECTS, ANCHORS, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS,
+)  # fmt: skip
 """The members that are read, in this order. Only the first is required."""
 
 MAX_MEMBERS = 64
@@ -69,8 +73,8 @@ MAX_DEPTH = 64
 MAX_RECORDS = {
     "apps": 10_000, "categories": 100_000, "memories": 2_000_000, "memory_categories": 20_000_000,
     "status_history": 20_000_000, "access_controls": 100_000, "archive_policies": 10_000, REVISIONS: 20_000_000,
-    ACCESSES: 20_000_000, LINKS: 20_000_000, CAPTURES: 2_000_000, STEPS: 20_000_000,
-    SOURCES: 2_000_000, PASSAGES: 20_000_000, VECTORS: 4_000_000,
+    ACCESSES: 20_000_000, LINKS: 20_000_000, PROJECTS: 100_000, ANCHORS: 20_000_000,
+    CAPTURES: 2_000_000, STEPS: 20_000_000, SOURCES: 2_000_000, PASSAGES: 20_000_000, VECTORS: 4_000_000,
 }  # fmt: skip
 """Maximum number of entries of a list, or of lines of a member."""
 

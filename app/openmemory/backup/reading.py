@@ -12,11 +12,13 @@ from openmemory.backup import json_stream
 from openmemory.backup.container import Container
 from openmemory.backup.format import (
     ACCESSES,
+    ANCHORS,
     CAPTURES,
     LINKS,
     MAX_RECORDS,
     MEMORIES,
     PASSAGES,
+    PROJECTS,
     REVISIONS,
     SOURCES,
     STEPS,
@@ -71,7 +73,7 @@ def rows(container: Container, records: Records) -> Iterator[CopyRows]:
 
 def _records(container: Container, records: Records) -> Iterator[Row]:
     yield from _tables(container, records)
-    for name in (REVISIONS, ACCESSES, LINKS, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS):
+    for name in (REVISIONS, ACCESSES, LINKS, PROJECTS, ANCHORS, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS):
         if name in container:
             with container.open(name) as read:
                 for number, (place, value) in enumerate(json_stream.lines(read, name, most=most_of(records.limits)), 1):

@@ -17,10 +17,12 @@ from openmemory.backup.captures import CaptureRecords
 from openmemory.backup.fields import STATES, Fields
 from openmemory.backup.format import (
     ACCESSES,
+    ANCHORS,
     CAPTURES,
     LINKS,
     MAX_REVISION,
     PASSAGES,
+    PROJECTS,
     REVISIONS,
     SOURCES,
     STEPS,
@@ -28,6 +30,7 @@ from openmemory.backup.format import (
     VERSION,
     malformed,
 )
+from openmemory.backup.projects import ProjectRecords
 from openmemory.backup.recent import RecentRecords
 from openmemory.backup.report import Row, SkippedItems
 from openmemory.backup.sources import SourceRecords
@@ -73,6 +76,7 @@ class Records:
     def __post_init__(self) -> None:
         sources = SourceRecords(self.intake, self.limits, self.now)
         captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self._recent)
+        projects = ProjectRecords(self.intake, self.limits, self.now, self._recent, self.left_out)
         self._with_id = {
             "apps": ("app", self._app), "categories": ("category", self._category),
             "memories": ("memory", self._memory), "status_history": ("history", self._change),
@@ -81,8 +85,8 @@ class Records:
             SOURCES: ("source", sources.source), PASSAGES: ("passage", sources.passage),
         }  # fmt: skip
         self._others = {
-            "memory_categories": self._filing, REVISIONS: self._revision, LINKS: self._link, STEPS: captures.step,
-            VECTORS: self._vector,
+            "memory_categories": self._filing, REVISIONS: self._revision, LINKS: self._link, PROJECTS: projects.project,
+            ANCHORS: projects.anchor, STEPS: captures.step, VECTORS: self._vector,
         }  # fmt: skip
 
     def rows(self, kind: str, place: str, number: int, value: Any) -> list[Row]:

@@ -26,9 +26,12 @@ class LeftOutItem(BaseModel):
 
     kind: str = Field(
         description="memory (or a part of one), app, category, history, revision, access_log, rule, policy, capture,"
-        " source, passage or user."
+        " source, passage, project, anchor or user."
     )
-    id: str = Field(description="The item's id in the archive; for a revision, the id of its memory.")
+    id: str = Field(
+        description="The item's id in the archive; for a revision, the id of its memory; the namespace of a project,"
+        " the hash of an anchor."
+    )
     reason: str = Field(description="The field and the problem.")
 
 

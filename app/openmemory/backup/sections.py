@@ -5,7 +5,18 @@ Each query binds `user` and the selection: `app`, `from`, `to` (null: any) and `
 
 from __future__ import annotations
 
-from openmemory.backup.format import ACCESSES, CAPTURES, LINKS, MEMORIES, PASSAGES, REVISIONS, SOURCES, STEPS
+from openmemory.backup.format import (
+    ACCESSES,
+    ANCHORS,
+    CAPTURES,
+    LINKS,
+    MEMORIES,
+    PASSAGES,
+    PROJECTS,
+    REVISIONS,
+    SOURCES,
+    STEPS,
+)  # fmt: skip
 
 _WHICH = """
     m.user_id = :user AND (CAST(:app AS uuid) IS NULL OR m.app_id = :app)
@@ -32,6 +43,7 @@ _APPS = f"""
 _POLICIES = "p.user_id = :user AND :whole"
 _DESCRIPTIONS = "d.user_id = :user AND :whole"
 _CAPTURES = "k.user_id = :user AND :whole"
+_PROJECTS = "j.user_id = :user AND :whole"
 
 USER = """
     SELECT CAST(json_build_object('id', id, 'user_id', user_id, 'name', name, 'email', email, 'metadata', metadata,
@@ -131,6 +143,17 @@ LINES: dict[str, str] = {
             'created_at', l.created_at) AS text)
         FROM memory_links AS l WHERE l.from_id IN ({_CHOSEN}) AND l.to_id IN ({_CHOSEN})
         ORDER BY l.from_id, l.rel, l.to_id
+    """,
+    PROJECTS: f"""
+        SELECT CAST(json_build_object('namespace', j.namespace, 'name', j.name, 'root', j.root, 'repo', j.repo,
+            'head', j.head, 'branch', j.branch, 'metadata', j.metadata, 'app_id', j.app_id,
+            'created_at', j.created_at, 'updated_at', j.updated_at) AS text)
+        FROM projects AS j WHERE {_PROJECTS} ORDER BY j.namespace
+    """,
+    ANCHORS: f"""
+        SELECT CAST(json_build_object('namespace', j.namespace, 'head', j.head, 'commit', j.commit,
+            'reachable', j.reachable, 'checked_at', j.checked_at) AS text)
+        FROM anchors AS j WHERE {_PROJECTS} ORDER BY j.namespace, j.head, j.commit
     """,
     # Captures that are being processed are exported as pending, because no worker holds them after an import.
     CAPTURES: f"""

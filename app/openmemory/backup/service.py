@@ -322,6 +322,7 @@ class Backup:
                         await restore_user(tx, owner, records.user)
                     captures, no_captures = await of_captures.restore_captures(tx, owner, SHOWN)
                     await of_projects.restore_links(tx, owner)
+                    await of_projects.restore_projects(tx, owner)
                     pieces = await of_sources.restore_sources(tx, owner, models=models)
                     lost = [*await writing.lost(tx, SHOWN), *no_captures]
                     progress("writing", 2, 2)

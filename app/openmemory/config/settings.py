@@ -207,8 +207,14 @@ class RateSettings(Section):
     """Rate limits in a window of time. 0 sets no limit."""
 
     window: int = Field(60, ge=1, le=3600, description="Length of the window in seconds.")
-    saves: int = Field(30, ge=0, le=1_000_000, description="Memories that an app may store or change in one window.")
-    searches: int = Field(300, ge=0, le=1_000_000, description="Searches and lists of an app in one window.")
+    saves: int = Field(
+        30,
+        ge=0,
+        le=1_000_000,
+        description="Memories that an assistant may store or change in one window: over MCP, or with a key or token of "
+        "an app. Other programs have no such limit.",
+    )
+    searches: int = Field(300, ge=0, le=1_000_000, description="Searches and lists of an assistant in one window.")
     requests: int = Field(6_000, ge=0, le=10_000_000, description="Requests with one key or token in one window.")
     failures: int = Field(
         20,

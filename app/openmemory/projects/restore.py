@@ -1,4 +1,4 @@
-"""Restores links from an archive, after its memories."""
+"""Restores projects, anchors and links from an archive, after its memories."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from openmemory.identity.caller import Caller
 
 TABLES: Mapping[str, str] = {
     "incoming_links": "from_id uuid, rel text, to_id uuid, app uuid, created_at timestamptz",
+    "incoming_projects": "namespace text, name text, root text, repo text, head text, branch text, metadata jsonb,"
+    " app uuid, created_at timestamptz, updated_at timestamptz",
+    "incoming_anchors": "namespace text, head text, commit text, reachable boolean, checked_at timestamptz",
 }
-"""Columns of the temporary table, in COPY order."""
+"""Columns of the temporary tables, in COPY order."""
 
 # Links to a memory that was left out are left out too. No cycle is looked for: an archive has none unless somebody
 # wrote it, and whoever follows links expects some.
@@ -32,6 +35,38 @@ _LINKS = text(
     ON CONFLICT DO NOTHING
     """
 )
+
+
+_PROJECTS = text(
+    """
+    INSERT INTO projects AS p
+        (user_id, app_id, namespace, name, root, repo, head, branch, metadata, created_at, updated_at)
+    SELECT DISTINCT ON (i.namespace) :user, coalesce(a.target, :app), i.namespace, i.name, i.root, i.repo, i.head,
+        i.branch, i.metadata, i.created_at, i.updated_at
+    FROM incoming_projects AS i LEFT JOIN incoming_apps AS a ON a.id = i.app
+    ORDER BY i.namespace
+    ON CONFLICT (user_id, namespace) DO UPDATE SET
+        root = coalesce(p.root, excluded.root), repo = coalesce(p.repo, excluded.repo),
+        head = coalesce(p.head, excluded.head), branch = coalesce(p.branch, excluded.branch),
+        metadata = excluded.metadata || p.metadata
+    """
+)
+"""A project that is registered already stays, and gets what it lacks."""
+
+_ANCHORS = text(
+    """
+    INSERT INTO anchors (user_id, namespace, head, commit, reachable, checked_at)
+    SELECT DISTINCT ON (namespace, head, commit) :user, namespace, head, commit, reachable, checked_at
+    FROM incoming_anchors ORDER BY namespace, head, commit
+    ON CONFLICT DO NOTHING
+    """
+)
+
+
+async def restore_projects(tx: Tx, caller: Caller) -> None:
+    """Register the projects of the archive, and add what it knows of their commits."""
+    await tx.execute(_PROJECTS, {"user": caller.user_id, "app": caller.app_id})
+    await tx.execute(_ANCHORS, {"user": caller.user_id})
 
 
 async def restore_links(tx: Tx, caller: Caller) -> None:
