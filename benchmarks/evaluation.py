@@ -280,7 +280,8 @@ def report(collection: Collection, found: dict[str, Answers], worst: int) -> Non
 def patient(folder: Path, *, longest: int = 0) -> Settings:
     """Settings for stores in a folder, for texts of up to `longest` characters.
 
-    A machine that is busy must not turn a search by meaning into one by words.
+    A machine that is busy must not turn a search by meaning into one by words. Texts are stored as they are, although
+    some of a collection may look like secrets.
     """
     return Settings.model_validate(
         {
@@ -290,6 +291,7 @@ def patient(folder: Path, *, longest: int = 0) -> Settings:
             "rates": {"saves": 0, "searches": 0, "requests": 0},
             "embedder": {"timeout": 60},
             "qdrant": {"timeout": 60},
+            "capture": {"secrets": "store"},
         }
     )
 

@@ -48,6 +48,11 @@ def image_environment(instructions: list[tuple[str, str]]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
+TRIED = ("1.18.3", "1.20")
+"""The Qdrant server and the minor version of its client that ran together under load, renames and outages. Qdrant
+itself promises only one minor version of difference."""
+
+
 def _filled_in(text: str, given: dict[str, str]) -> str:
     """A value of the compose file as Compose passes it on."""
     return VARIABLE.sub(lambda found: given.get(found[1], (found[3] if found[2] == "-" else "") or ""), text)
@@ -176,15 +181,16 @@ def test_data_lies_in_named_volumes_where_the_images_keep_it(compose: dict[str, 
     assert set(compose["volumes"]) == set(mounts)
 
 
-def test_every_image_is_pinned_and_qdrant_fits_the_client(root: Path, compose: dict[str, Any]) -> None:
+def test_every_image_is_pinned_and_qdrant_is_one_that_was_tried_with_the_client(
+    root: Path, compose: dict[str, Any]
+) -> None:
     images = {name: service["image"] for name, service in compose["services"].items() if "build" not in service}
     assert all(re.fullmatch(r"[a-z/]+:v?\d+(\.\d+)*(-unprivileged)?", image) for image in images.values())
-    server = re.search(r":v(\d+)\.(\d+)\.\d+-", images["qdrant"])
-    client = re.search(r"^qdrant-client==(\d+)\.(\d+)\.", (root / "requirements.lock").read_text(), re.MULTILINE)
+    server = re.search(r":v([\d.]+)-", images["qdrant"])
+    client = re.search(r"^qdrant-client==(\d+\.\d+)\.", (root / "requirements.lock").read_text(), re.MULTILINE)
     assert server
     assert client
-    assert server[1] == client[1]
-    assert abs(int(server[2]) - int(client[2])) <= 1, "Qdrant promises one minor version between client and server"
+    assert (server[1], client[1]) == TRIED
 
 
 def test_the_project_is_not_named_as_the_folder_of_the_old_openmemory(compose: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ async def populate(services: Services, user: str) -> Caller:
         saved = await services.states.checkpoint(claude, state)
     await services.values.set(claude, NewValue("team", "lead", f"Zoe leads {user}.", "webshop"))
     await services.links.link(claude, saved.memory_id, "explains", plain)
-    root = NewProject("webshop", "The shop", root="/home/alice/shop", repo="git@example.com:shop.git", branch="main")
+    root = NewProject("webshop", "The shop", root="/srv/shop", repo="git@example.com:shop.git", branch="main")
     await services.projects.register(claude, root)
     async with services.database.transaction() as tx:
         mine = {"user": owner.user_id, "plain": plain, "other": ids[State.ACTIVE]}
@@ -742,12 +742,12 @@ async def test_a_registered_project_stays_and_gets_what_it_lacks(
     other = f"{new_user}-other"
     for user in (new_user, other):
         await services.directory.caller(user, None, owner=True)
-    project = {"namespace": "webshop", "root": "/home/alice/shop", "branch": "main"}
+    project = {"namespace": "webshop", "root": "/srv/shop", "branch": "main"}
     for user, fields in ((new_user, project | {"name": "The shop"}), (other, {"namespace": "webshop", "name": "Mine"})):
         assert (await api.post("/api/v1/projects", json=fields | {"user_id": user})).is_success
     await bring_in(api, other, await export(api, new_user))
     [shown] = (await api.get("/api/v1/projects", params={"user_id": other})).json()["projects"]
-    assert (shown["name"], shown["root"], shown["branch"]) == ("Mine", "/home/alice/shop", "main")
+    assert (shown["name"], shown["root"], shown["branch"]) == ("Mine", "/srv/shop", "main")
 
 
 def rewritten(archive: bytes, change: Callable[[bytes], bytes]) -> bytes:

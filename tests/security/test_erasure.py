@@ -4,6 +4,7 @@ names that keys and rules had."""
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -13,6 +14,7 @@ from sqlalchemy import text
 
 from openmemory.access.grants import GrantCreate
 from openmemory.access.keys import KeyCreate
+from openmemory.backup.exporting import ExportSelection
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
 from openmemory.memories.models import State
@@ -138,3 +140,34 @@ async def test_no_word_of_an_erased_user_is_left_anywhere(services: Services) ->
     left = sum(1 for path in (services.stores.folder / "objects").rglob("*") if path.is_file())
     assert 0 < left < originals
     assert await tables_with(services, stays.mark) == kept
+
+
+def folder_holds(folder: Path, word: str) -> bool:
+    """Returns True if any file of a folder holds the word, those of PostgreSQL included."""
+    return any(word.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.timeout(120)
+async def test_a_new_folder_that_is_filled_from_an_archive_holds_no_trace_of_what_was_erased(
+    services: Services, short_folder: Path
+) -> None:
+    word, user = Planted(), f"user-{uuid4().hex[:8]}"
+    owner = await services.directory.caller(user, None, owner=True)
+    gone, stays = word(), word() + "x"
+    for said in (f"The alpaca is {gone}.", f"The llama is {stays}."):
+        added = await services.memories.add(owner, MemoryCreate(text=said))
+        if gone in said:
+            await services.memories.erase(owner, [added.id])
+    assert await asyncio.to_thread(folder_holds, services.stores.folder / "postgres", gone + "."), "the log holds it"
+
+    archive = await services.backup.export(owner, ExportSelection())
+    new = furnish(short_folder / "after-erasure")
+    with archive:
+        async with living(open_services(Settings.model_validate({"data_dir": str(new)}))) as other:
+            caller = await other.directory.caller(user, None, owner=True)
+            async with other.backup.upload(LOCAL) as (file, _):
+                shutil.copyfileobj(archive, file.file)
+            await other.backup.restore(caller, file, "skip")
+            await other.outbox_delivery.drain()
+    assert await asyncio.to_thread(folder_holds, new, stays)
+    assert not await asyncio.to_thread(folder_holds, new, gone + ".")
