@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -167,6 +167,8 @@ class Services:
     analyze_after_writes: AnalyzeAfterWrites
     monitor: IndexMonitor
     spaces: Spaces
+    key: Callable[[], bytes] = field(repr=False)
+    """The key of the service."""
     tokens: Tokens | None
     sign_in: OAuthSignIn | None
 
@@ -367,6 +369,7 @@ async def open_services(
             outbox_delivery=outbox_delivery,
             monitor=watcher.monitor,
             spaces=spaces,
+            key=key_of_service,
             tokens=tokens,
             sign_in=sign_in,
         )

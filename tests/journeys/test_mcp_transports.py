@@ -14,6 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
+from mcp_types import ElicitResult
 
 from tests.journeys.service import Service
 from tests.warm import clean_environment
@@ -39,13 +40,13 @@ async def _over(transport: str, mode: str, address: str, user: str) -> AsyncIter
 
 
 @asynccontextmanager
-async def _over_stdio(service: Service, user: str, mode: str = "legacy") -> AsyncIterator[Client]:
+async def _over_stdio(service: Service, user: str, mode: str = "legacy", **more: Any) -> AsyncIterator[Client]:
     bridge = StdioServerParameters(
         command=sys.executable,
         args=["-m", "openmemory", "mcp", "--client", "claude", "--user", user, "--data-dir", service.folder],
         env=clean_environment(),
     )
-    async with Client(stdio_client(bridge), mode=mode, read_timeout_seconds=30) as client:
+    async with Client(stdio_client(bridge), mode=mode, read_timeout_seconds=30, **more) as client:
         yield client
 
 
@@ -112,6 +113,20 @@ async def test_an_assistant_uses_every_tool_over_stdio(
     async with _over_stdio(served, new_user, mode) as client:
         assert client.protocol_version == version
         await _use_every_tool(client, new_user)
+
+
+async def test_over_stdio_the_user_is_asked_before_everything_is_deleted(served: Service, new_user: str) -> None:
+    asked = []
+
+    async def agree(_: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={})
+
+    async with _over_stdio(served, new_user, "auto", elicitation_callback=agree) as client:
+        _text(await client.call_tool("add_memories", {"text": "Said over stdio", "infer": False}))
+        done = _text(await client.call_tool("delete_all_memories", {"format": "compact"}))
+    assert asked == ["Delete all 1 memory that this app can see?"]
+    assert done.startswith("Successfully deleted all memories")
 
 
 async def test_all_transports_share_one_memory(served: Service, address: str, new_user: str) -> None:

@@ -15,6 +15,7 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
 )
@@ -34,7 +35,7 @@ from openmemory.mcp import (
 )
 from openmemory.mcp.backlog import counted
 from openmemory.mcp.client_names import client_name
-from openmemory.mcp.elicitation import asking
+from openmemory.mcp.elicitation import InputRequired, asking, sealing
 from openmemory.mcp.identity import identity_of
 from openmemory.mcp.progress import sending
 from openmemory.mcp.tool import CallOutcome, failure
@@ -81,7 +82,9 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
         offered = {None, *identity_of(context.request).offer.toolsets}
         return ListToolsResult(tools=[listed[tool.name] for tool in TOOLS.values() if tool.toolset in offered])
 
-    async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(
+        context: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
         tool = TOOLS.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}. Known are {', '.join(sorted(TOOLS))}.")
@@ -91,8 +94,11 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
             identity = replace(identity, app=client_name(context, services.settings.limits))
         try:
             with sending(context.session.report_progress):
-                result, outcome = await tool.call(services, identity, params.arguments or {}, asking(context))
+                result, outcome = await tool.call(services, identity, params.arguments or {}, asking(context, params))
             return result
+        except InputRequired as needed:
+            outcome = CallOutcome.OK
+            return needed.result
         except Exception:
             outcome = CallOutcome.FAILED
             correlation = uuid4().hex
@@ -112,5 +118,5 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
         on_call_tool=call_tool,
     )
     # Replaces tracing spans that nobody collects and that cost each call 5 %.
-    server.middleware[:] = [counted]
+    server.middleware[:] = [counted, sealing(NAME, services.key)]
     return server
