@@ -128,7 +128,7 @@ class Folder:
         if language_of(path) is None:
             return "of an unknown kind"
         try:
-            checked_path(path)
+            checked_path(path, new=True)
             found = os.lstat(self.root / path)
         except (Invalid, OSError, ValueError):
             return "cannot be read"
