@@ -119,7 +119,7 @@ def test_what_is_no_name_names_nothing(clone: Path, content: bytes) -> None:
 
 
 def test_a_name_may_be_long_and_of_any_language(clone: Path) -> None:
-    for name in ("ä" * 256, "Größe und Maß", "プロジェクト"):
+    for name in ("🚀" * 256, "Größe und Maß", "プロジェクト"):
         (clone / ".openmemory").write_text(f"\ufeff{name}\n", encoding="utf-8")
         assert project.of_folder(str(clone)).unconfirmed == (str(clone), name)
 
@@ -149,6 +149,14 @@ def test_a_configuration_of_the_folder_itself_confirms_nothing(clone: Path, monk
     for relative in ("conf", "./conf", ""):
         monkeypatch.setenv("XDG_CONFIG_HOME", relative)
         assert confirmed(str(clone)) is None
+
+
+def test_a_folder_of_any_name_can_be_confirmed(clone: Path) -> None:
+    folder = os.fsdecode(os.fsencode(clone) + b"/\xff\nb")
+    Path(folder).mkdir()
+    Path(folder, ".openmemory").write_text("part\n")
+    confirm(folder, "part")
+    assert project.namespace(folder) == "part"
 
 
 def test_a_damaged_confirmation_is_none(clone: Path, config: Path) -> None:

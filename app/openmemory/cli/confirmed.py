@@ -34,7 +34,7 @@ def confirm(folder: str, namespace: str) -> None:
     path = Path(_file(folder))
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with replacing(path) as file:
-        file.write(json.dumps({"folder": folder, "namespace": namespace}, ensure_ascii=False).encode())
+        file.write(json.dumps({"folder": folder, "namespace": namespace}).encode())
 
 
 def forget(folder: str) -> bool:

@@ -63,7 +63,7 @@ def namespace(folder: str) -> str | None:
 
 def claimed(folder: str) -> str | None:
     """The name in the `.openmemory` of exactly this folder. None if it is no plain file or the name is none."""
-    line = _beginning(os.path.join(folder, NAMESPACE_FILE), 4 * LONGEST, links=False).partition(b"\n")[0]
+    line = _beginning(os.path.join(folder, NAMESPACE_FILE), 5 * LONGEST, links=False).partition(b"\n")[0]
     try:
         name = line.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
@@ -193,10 +193,7 @@ def _first_line(path: str) -> str:
 
 
 def _lines(path: str) -> list[str]:
-    try:
-        return [line.strip() for line in _beginning(path, 100_000).decode().splitlines()]
-    except UnicodeDecodeError:
-        return []
+    return [line.strip() for line in _beginning(path, 100_000).decode(errors="replace").splitlines()]
 
 
 def _beginning(path: str, limit: int, *, links: bool = True) -> bytes:

@@ -347,8 +347,9 @@ class _Bridge:
     def _add_note(self, answer: Message) -> None:
         """Adds what the assistant should know of the folder to the instructions of the server."""
         result = answer.get("result")
-        if self._project and self._project.note and isinstance(result, dict) and "instructions" in result:
-            result["instructions"] = f"{result['instructions']}\n{self._project.note}"
+        note = self._project.note if self._project else None
+        if note and isinstance(result, dict) and isinstance(result.get("instructions"), str):
+            result["instructions"] += f"\n{note}"
 
     def _fail(self, id_: Any, code: int, text: str) -> None:
         self._write(_error(id_, code, text))
