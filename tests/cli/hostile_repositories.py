@@ -60,9 +60,9 @@ READERS = (
     "a bare repository",
     "a sparse index",
     "a commit that a partial clone lacks",
-    "core.fsmonitor",
+    "core.fsmonitor of a Git folder",
 )
-"""Kinds whose names begin so harm commands that only read, which are all that is wanted of Git."""
+"""The beginnings of kinds that harm commands which only read. Nothing else is wanted of Git."""
 
 
 def kind(name: str, control: Control) -> Callable[[Build], Build]:
