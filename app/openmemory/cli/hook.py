@@ -93,10 +93,12 @@ def _answer(event: str, options: Options) -> str:
         raise HookError(f"{event!r} is no hook; valid are {', '.join((*EVENT_NAMES, *CAPTURES))}")
     given = _given()
     folder = next((path for path in (given.get("cwd"), *_roots(given)) if isinstance(path, str) and path), os.getcwd())
+    named = options.get("namespace")
+    here = project.FolderProject(named) if named else project.of_folder(folder)
     body: dict[str, Any] = {
         "user_id": options.get("user"),
         "app": options.get("client"),
-        "namespace": options.get("namespace") or project.namespace(folder),
+        "namespace": here.namespace,
     }
     if event in CAPTURES:
         (_log if "log" in options else _capture)(options, given, body)
@@ -115,6 +117,8 @@ def _answer(event: str, options: Options) -> str:
     text = found.get("text")
     if not isinstance(text, str):
         raise HookError("the answer has no text")
+    if here.unconfirmed and event == "session-start":
+        text = "\n".join(filter(None, (text, project.UNCONFIRMED)))
     return _shown(options.get("client", ""), event, text)
 
 

@@ -1,4 +1,4 @@
-"""`openmemory projects`: registers, lists, shows, checks, moves and deletes projects, which are namespaces."""
+"""`openmemory projects`: registers, lists, shows, trusts, checks, moves and deletes projects, which are namespaces."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from openmemory.cli.context import compare_commits
 from openmemory.cli.ingest import planned
 from openmemory.cli.options import App, AsApp, Namespace, User
 from openmemory.cli.output import CommandAnswer, Table, confirm, plain
+from openmemory.cli.trust import trust
 
-projects = typer.Typer(help="Register, list, show, check, move and delete projects.", no_args_is_help=True)
+projects = typer.Typer(help="Register, list, show, trust, check, move and delete projects.", no_args_is_help=True)
+projects.command()(trust)
 
 _PATH = "/api/v1/projects"
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, false, func, literal_column, select, text
 
-from openmemory.access.apps import refuse_if_paused, refuse_paused
+from openmemory.access.apps import refuse_if_paused, refuse_paused, refuse_unreadable
 from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
@@ -140,15 +140,15 @@ class Documents:
         Secrets are redacted in the passages unless `capture.secrets` is `store`. The original is stored as it is.
 
         Raises:
-            Forbidden: the app is paused, or the namespace is not the caller's to write in.
-            Invalid: the name, the namespace or the title is invalid, a rule hides the document of this name, or the
-                content cannot be read.
+            Forbidden: the app is paused, a rule hides from it what it would store, or the namespace is not the caller's
+                to write in.
+            Invalid: the name, the namespace or the title is invalid, or the content cannot be read.
             Unavailable: PostgreSQL or the store of documents does not answer.
         """
         limits = self._limits
-        name = checked_path(new.name, "name")
+        name = checked_path(new.name, "name", new=True)
         namespace = validation.name(new.namespace, "namespace", limits)
-        title = None if new.title is None else validation.text(new.title, "title", limits.name, "limits.name")
+        title = None if new.title is None else validation.line(new.title, "title", limits.name, "limits.name")
         validation.ttl(new.ttl_days, None)
         caller.may_write(namespace)
         await self._rates.save(caller, 1)
@@ -222,9 +222,7 @@ class Documents:
                 len(read.passages), kept=bool(new.keep), redacted=read.redacted, note=note,
             )  # fmt: skip
             mine = select(Source.id).where(Source.id == source.id)
-            readable = mine.where(_documents(caller, State.ACTIVE, State.DELETED))
-            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
-                raise Invalid("name", "is that of a document that a rule hides from this app", code="document_hidden")
+            await refuse_unreadable(tx, caller, Source, source.id)
             is_new = source.hash is None or source.state is State.DELETED
             if source.state is State.DELETED:
                 await passages.erase(tx, Passage.source_id == source.id)

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import aliased
 
-from openmemory.access.apps import refuse_paused
+from openmemory.access.apps import refuse_paused, refuse_unreadable
 from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
@@ -41,7 +41,7 @@ from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import BatchRefused, Invalid, TooLarge
 from openmemory.identity.caller import Caller
-from openmemory.identity.names import storable
+from openmemory.identity.names import one_line, storable
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.schemas import OnError
@@ -134,7 +134,8 @@ class Files:
 
         Raises:
             BatchRefused: no file can be stored, or with `on_error="fail"` one of them cannot.
-            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Forbidden: the app is paused, a rule hides from it what it would store, or the namespace is not the caller's
+                to write in.
             Invalid: the namespace is invalid.
         """
         validation.count(files, "files", self._limits.batch, "limits.batch")
@@ -156,7 +157,7 @@ class Files:
         if isinstance(new, Invalid):
             return new
         try:
-            path = checked_path(new.path)
+            path = checked_path(new.path, new=True)
             storable(new.text, "text")
             if len(new.text) > MAX_TEXT:
                 raise TooLarge("text", f"has {len(new.text):,} characters; the limit is {MAX_TEXT:,}")
@@ -173,15 +174,13 @@ class Files:
         return _CutFile(replace(new, path=path), hash_, language, pieces(content, language), redacted)
 
     @retry_on_conflict
-    async def _store(self, caller: Caller, namespace: str, cut: _CutFile) -> FileStored | Invalid:
+    async def _store(self, caller: Caller, namespace: str, cut: _CutFile) -> FileStored:
         """Store one file in a transaction of its own: a batch may be long, and each file is whole."""
         done = FileStored(cut.file.path, FileEvent.NONE, len(cut.pieces), redacted=cut.redacted)
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
             source = await writing.opened(tx, caller, namespace, SourceKind.FILE, cut.file.path)
-            readable = select(Source.id).where(Source.id == source.id, _of_app(caller, namespace))
-            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
-                return Invalid("path", "is a file that a rule hides from this app", code="file_hidden")
+            await refuse_unreadable(tx, caller, Source, source.id)
             if source.hash == cut.hash:
                 return done
             kind, values = kind_of(cut.language), {"language": cut.language, "bytes": len(cut.file.text.encode())}
@@ -208,7 +207,7 @@ class Files:
             raise TooLarge("gone", f"and renamed have more than {MAX_FILES:,} entries")
         namespace = validation.name(namespace, "namespace", self._limits)
         caller.may_write(namespace)
-        pairs = [(checked_path(one.old, "renamed"), checked_path(one.new, "renamed")) for one in renamed]
+        pairs = [(checked_path(one.old, "renamed"), checked_path(one.new, "renamed", new=True)) for one in renamed]
         left = [checked_path(path, "gone") for path in gone]
         done = FilesFinished(0, 0)
         async with self._database.transaction() as tx:
@@ -260,13 +259,15 @@ class Files:
         return FilePage([StoredFile(*row) for row in rows], total, page, size)
 
 
-def checked_path(path: str, field: str = "path") -> str:
-    """Checks that a path is relative to its folder, with `/` between its parts.
+def checked_path(path: str, field: str = "path", *, new: bool = False) -> str:
+    """Checks that a path is relative to its folder, with `/` between its parts. `new`: and that it is of one line.
 
     Raises:
         Invalid: it is not.
     """
     storable(path, field)
+    if new:
+        one_line(path, field)
     if not path or len(path) > MAX_PATH:
         raise Invalid(field, f"must have 1 to {MAX_PATH:,} characters")
     parts = path.split("/")

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, and_, cast, func, literal_column, select, text, update
 
-from openmemory.access.apps import refuse_paused
+from openmemory.access.apps import refuse_paused, refuse_unreadable
 from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
@@ -27,7 +27,7 @@ from openmemory.config.settings import LimitSettings
 from openmemory.content_policy import secrets
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
-from openmemory.errors import ConflictError, Invalid, NotFound, TooLarge
+from openmemory.errors import ConflictError, NotFound, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.identity.names import storable
 from openmemory.index.sync.delivery import OutboxDelivery
@@ -84,13 +84,14 @@ class Sessions:
 
         Raises:
             ConflictError: the thread of this number has messages, which must not be replaced.
-            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Forbidden: the app is paused, a rule hides from it what it would store, or the namespace is not the caller's
+                to write in.
             Invalid: the number, the namespace, the title, the summary or the content is invalid.
         """
         limits = self._limits
         validation.between(new.number, "number", 0, MAX_NUMBER)
         namespace = validation.name(new.namespace, "namespace", limits)
-        validation.text(new.title, "title", limits.name, "limits.name")
+        new = replace(new, title=validation.line(new.title, "title", limits.name, "limits.name"))
         validation.part(new.summary, "summary", limits.text, "limits.text")
         storable(new.content, "content")
         if len(new.content) > MAX_CONTENT:
@@ -128,9 +129,7 @@ class Sessions:
             source = await writing.opened(tx, caller, new.namespace, SourceKind.CONVERSATION, thread)
             done = SessionSaved(source.id, new.number, new.title, new.namespace, FileEvent.NONE, len(parts))
             mine = select(Source.id).where(Source.id == source.id)
-            readable = mine.where(_sessions(caller, State.ACTIVE, State.DELETED))
-            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
-                raise Invalid("number", "is that of a session that a rule hides from this app", code="session_hidden")
+            await refuse_unreadable(tx, caller, Source, source.id)
             active = source.state is State.ACTIVE
             if active and await tx.scalar(mine.where(_unchanged(new, hash_))) is not None:
                 return done
