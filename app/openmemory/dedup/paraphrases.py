@@ -50,16 +50,17 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
 _QUOTED = re.compile(r"\"([^\"]{1,100})\"|“([^”]{1,100})”|«([^»]{1,100})»|`([^`]{1,100})`|(?<!\w)'([^']{2,100})'(?!\w)")
 # Paths, addresses, versions, snake_case, kebab-case with digits, camelCase.
 _IDENTIFIER = re.compile(
-    r"\w+(?:(?:[_@/\\:]|\.(?=\w)|::)\w+)+|--?[a-z][\w-]+|\w*[a-z]\w*[A-Z]\w*|\w*[A-Za-z]-?\d\w*|(?<=[\s(])[/~.]+[\w./-]+"
+    r"(?<!\w)(?:\w+(?:(?:[_@/\\:]|\.(?=\w)|::)\w+)+|[^\Wa-z]*+[a-z][^\WA-Z]*+[A-Z]\w*|\w*[A-Za-z]-?\d\w*)"
+    r"|--?[a-z][\w-]+|(?<=[\s(])[/~.]+[\w./-]+"
 )
 _CURRENCY = "[$¢-¥₠-⃏]"
 _UNIT = rf"%|{_CURRENCY}|°?[^\W\d_]+"
 _NUMBER = re.compile(rf"({_CURRENCY})?\s?(\d+(?:[.,:/\-]\d+)*)(?:({_UNIT})|[ \-]({_UNIT}))?")
-_SENTENCE = re.compile(r"(?:^|[.!?;:\n]\s*|[-*•]\s+)[\"'“(]*$")
+_LOOK_BACK = 40
 _SUFFIXES = ("ingly", "ing", "edly", "ed", "ies", "ied", "es", "s", "ly")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _SCALES = {"k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000, "bn": 10**9, "billion": 10**9}
-_ACTING = re.compile(r"\b([A-Z][\w'-]*) (?=([a-z']+))")
+_ACTING = re.compile(r"(?<![\w-])(?<!\w')([A-Z]\w*(?:['-]\w+)*+) (?=([a-z']+))")
 _USED_TO = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bget )(?<!\bgot )(?<!\bbe )\bused to\b", re.IGNORECASE)
 _PRESENT, _PAST = frozenset({"is", "are", "am", "'s"}), frozenset({"was", "were"})
 
@@ -161,7 +162,10 @@ class ComparedText:
             bare = _bare(word.casefold())
             if not word[0].isupper() or bare in FUNCTION:
                 continue
-            if _SENTENCE.search(self.text[: match.start()]) and not word[1:2].isupper():
+            if (
+                _begins_sentence(self.text[max(0, match.start() - _LOOK_BACK) : match.start()])
+                and not word[1:2].isupper()
+            ):
                 following = _WORD.match(self.text, match.end() + 1)
                 if not (word.endswith("'s") or (following and following.group() in NAMING)):
                     continue
@@ -269,7 +273,15 @@ def _renamed(old: ComparedText, new: ComparedText) -> bool:
 
 def _listed(text: ComparedText) -> bool:
     """Returns True if names are in a list, where the order has no meaning."""
-    return bool(re.search(r"\b[A-Z]\w+(, [A-Z]\w+)*,? (and|or|&) [A-Z]\w+", text.text))
+    return bool(re.search(r"\b[A-Z]\w+,? (and|or|&) [A-Z]\w+", text.text))
+
+
+def _begins_sentence(before: str) -> bool:
+    """Returns True if a sentence or an item of a list begins after this text."""
+    before = before.rstrip("\"'“(")
+    rest = before.rstrip()
+    after_end = rest[-1:] in (*".!?;:", "") or "\n" in before[len(rest) :]
+    return after_end or (rest[-1] in "-*•" and rest != before)
 
 
 def _over(text: ComparedText) -> bool:
