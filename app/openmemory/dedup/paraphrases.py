@@ -60,7 +60,7 @@ _LOOK_BACK = 40
 _SUFFIXES = ("ingly", "ing", "edly", "ed", "ies", "ied", "es", "s", "ly")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _SCALES = {"k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000, "bn": 10**9, "billion": 10**9}
-_ACTING = re.compile(r"(?<![\w-])(?<!\w')([A-Z]\w*(?:['-]\w+)*+) (?=([a-z']+))")
+_ACTING = re.compile(r"(?<![\w-])(?<!\w')([A-Z]\w*(?:['-]\w+)*+'?) (?=([a-z']+))")
 _USED_TO = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bget )(?<!\bgot )(?<!\bbe )\bused to\b", re.IGNORECASE)
 _PRESENT, _PAST = frozenset({"is", "are", "am", "'s"}), frozenset({"was", "were"})
 
