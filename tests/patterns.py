@@ -205,7 +205,7 @@ def _uses(file: Path) -> dict[str, set[str]]:
     """The methods that are called on each name of a module, in this module or, if it is public, in another one."""
     found = {name: {method} for name, method in _PASSED_ON.items()}
     for (place, name), methods in _all_uses().items():
-        if place == file or name.isupper():
+        if place == file or (name.isupper() and name[0] != "_"):
             found.setdefault(name, set()).update(methods)
     return found
 

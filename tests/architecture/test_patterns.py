@@ -60,7 +60,6 @@ def _slow(used: patterns.Used) -> dict[str, str]:
         (r"(?:a+)+b", "match"),
         (r"“([^”]+)”", "finditer"),
         (r"\w*[a-z]\w*[A-Z]", "search"),
-        (r"(?:/\*[^\n]*?\*/)*x", "match"),
     ],
 )
 def test_texts_that_are_derived_from_a_slow_expression_show_that_it_is(expression: str, method: str) -> None:
