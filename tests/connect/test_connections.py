@@ -266,10 +266,24 @@ def test_each_client_has_a_name_of_its_own_and_an_entry_that_its_format_can_hold
         ("// only\n", {}),
         ('{"a": {"b": true}} // end', {"a": {"b": True}}),
         ("[1e5, -2]", [1e5, -2]),
+        ('{"a": "/* no comment */"} /**/ /***/ /* // */', {"a": "/* no comment */"}),
     ],
 )
 def test_json_with_comments_is_read(text: str, value: Any) -> None:
     assert jsonc.loads(text) == value
+
+
+@pytest.mark.parametrize("text", ["{} /* open", "{} /*/", '{"a": "open', '{"a": 1} /* open \\ "'])
+def test_what_is_not_closed_is_not_read(text: str) -> None:
+    with pytest.raises(jsonc.JsoncError):
+        jsonc.loads(text)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("unit", ["/**/ ", "/*", '"\\"', ", ", '"'])
+def test_no_text_of_a_configuration_takes_long_to_refuse(unit: str) -> None:
+    with pytest.raises(jsonc.JsoncError):
+        jsonc.loads(f"{{ {unit * 50_000} x")
 
 
 def test_a_comma_in_a_comment_stays() -> None:

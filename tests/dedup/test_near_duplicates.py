@@ -103,6 +103,15 @@ async def test_ask_stores_and_names_what_may_be_the_same(services: Services, app
     assert await active(services, app_caller) == sorted([OLD, NEW])
 
 
+@pytest.mark.parametrize("policy", ["merge", "supersede"])
+async def test_what_differs_by_a_sign_is_added(services: Services, app_caller: Caller, adding: With, policy: str):
+    said = ["The account's balance: 300", "The account's balance: -300", "The nightly build ✅", "The nightly build ❌"]
+    for text in said:
+        await add_verbatim(adding(policy), app_caller, MemoryCreate(text=text))
+        await services.outbox_delivery.drain()
+    assert await active(services, app_caller) == sorted(said)
+
+
 @pytest.mark.parametrize("policy", ["merge", "supersede", "ask"])
 async def test_what_says_something_else_is_added(services: Services, app_caller: Caller, adding: With, policy: str):
     await remembered(services, app_caller)

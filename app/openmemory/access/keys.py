@@ -43,7 +43,9 @@ _KEY = re.compile(r"om_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")
 _MAX_CACHED_KEYS = 10_000
 """The maximum number of cached keys."""
 
-_LIKE_CREDENTIAL = re.compile(r"om_[a-z0-9]{8}_[\w-]{20}|local_[\w-]{40}|eyJ[\w-]+\.[\w-]+\.", re.ASCII)
+_LIKE_CREDENTIAL = re.compile(
+    r"om_[a-z0-9]{8}_[\w-]{20}|local_[\w-]{40}|(?<![\w-])(?>[\w-]*?eyJ)[\w-]++\.[\w-]++\.", re.ASCII
+)
 
 
 def looks_like_credential(text: str) -> bool:

@@ -57,6 +57,7 @@ async def save(
     saved = await client.call("POST", _PATH, body=body)
     what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[saved["event"]]
     notes = [f"{', '.join(saved['redacted'])} redacted."] if saved.get("redacted") else []
+    notes += [saved["note"]] if saved.get("note") else []
     return CommandAnswer(saved, f"Session {number} {what}: {passages(saved['passages'])}.", notes=notes)
 
 

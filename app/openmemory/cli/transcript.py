@@ -28,7 +28,7 @@ _KEPT = 60 * 86_400
 """Seconds after which the position in a transcript is forgotten. Claude Code deletes transcripts after 30 days."""
 
 # What the program itself wrote in the user's name.
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+_REMINDER = re.compile(r"<system-reminder>(?:[^<]++|<(?!/system-reminder>))*+(</system-reminder>)?")
 _WRITTEN_BY_PROGRAM = re.compile(r"<[a-z][\w-]*>|\[Request interrupted")
 _NOT_SAID = ("isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly", "toolUseResult")
 
@@ -180,5 +180,7 @@ def _text(entry: dict[str, Any], role: str) -> str:
     if isinstance(content, list):
         blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "text")
         content = "\n".join(str(block.get("text")) for block in blocks)
-    text = _REMINDER.sub("", content).strip() if isinstance(content, str) else ""
+    text = (
+        _REMINDER.sub(lambda found: "" if found[1] else found[0], content).strip() if isinstance(content, str) else ""
+    )
     return "" if role == "user" and _WRITTEN_BY_PROGRAM.match(text) else text

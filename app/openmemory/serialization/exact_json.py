@@ -16,7 +16,7 @@ import orjson
 _DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _LONG = b"0" * 19
 """Part of any number that may exceed 64 bits, with all digits mapped to 0. Up to 18 digits always fit."""
-_POWER = re.compile(r'"(?:[^"\\]|\\.)*+"|-?[0-9.]+e\+[0-9]+')
+_POWER = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<![0-9.])-?[0-9.]++e\+[0-9]+')
 
 
 def has_long_number(raw: bytes) -> bool:

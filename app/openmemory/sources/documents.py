@@ -38,9 +38,9 @@ from openmemory.memories import validation
 from openmemory.memories.models import State
 from openmemory.objects.service import Objects
 from openmemory.sources import lifecycle, listing, passages, writing
-from openmemory.sources.cutting import pieces
 from openmemory.sources.files import checked_path
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.reading import TextReader
 from openmemory.sources.schemas import (
     DocumentPage,
     DocumentPassage,
@@ -85,6 +85,7 @@ class _ReadDocument(NamedTuple):
     extracted: Extracted
     passages: list[NewPassage]
     redacted: list[str]
+    note: str | None
 
 
 class Documents:
@@ -185,19 +186,13 @@ class Documents:
         hash_ = hashlib.sha256()
         while data := content.read(_CHUNK):
             hash_.update(data)
-        found, redacted = list[NewPassage](), set[str]()
+        found, reader = list[NewPassage](), TextReader(self._capture)
         for part in extracted.parts:
-            text = part.text
-            if self._capture.secrets != "store":
-                seen = secrets.find(text)
-                text = secrets.without(text, seen)
-                redacted |= {each.kind for each in seen}
-            for piece in pieces(text, extracted.language):
-                heading = " > ".join(each for each in (part.heading, piece.heading) if each) or None
-                first, last = (piece.first_line, piece.last_line) if extracted.lines else (None, None)
-                labels = writing.labels(piece.content, self._capture)
-                found.append(NewPassage(piece.content, first, last, heading, labels))
-        return _ReadDocument(hash_.hexdigest(), size, extracted, found, sorted(redacted))
+            some = reader.read(part.text, extracted.language, above=part.heading)
+            found += some if extracted.lines else [each._replace(first_line=None, last_line=None) for each in some]
+        cut = f"Only the first {MAX_CHARACTERS:,} characters are stored." if extracted.cut else None
+        notes = " ".join(note for note in (cut, reader.note) if note) or None
+        return _ReadDocument(hash_.hexdigest(), size, extracted, found, sorted(reader.redacted), notes)
 
     async def _same(self, caller: Caller, new: NewDocument, read: _ReadDocument) -> bool:
         """The document is stored already, so that nothing has to be written."""
@@ -211,7 +206,6 @@ class Documents:
     @retry_on_conflict
     async def _store(self, caller: Caller, new: NewDocument, read: _ReadDocument, key: str | None) -> DocumentStored:
         extracted = read.extracted
-        note = f"Only the first {MAX_CHARACTERS:,} characters are stored." if extracted.cut else None
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store documents")
             source = await writing.opened(tx, caller, new.namespace, SourceKind.DOCUMENT, new.name)
@@ -219,7 +213,7 @@ class Documents:
                 source = source._replace(state=State.DELETED)
             done = DocumentStored(
                 source.id, new.name, new.namespace, FileEvent.NONE, extracted.media_type, read.bytes,
-                len(read.passages), kept=bool(new.keep), redacted=read.redacted, note=note,
+                len(read.passages), kept=bool(new.keep), redacted=read.redacted, note=read.note,
             )  # fmt: skip
             mine = select(Source.id).where(Source.id == source.id)
             await refuse_unreadable(tx, caller, Source, source.id)

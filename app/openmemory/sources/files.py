@@ -36,7 +36,6 @@ from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
-from openmemory.content_policy import secrets
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import BatchRefused, Invalid, TooLarge
@@ -46,8 +45,9 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.schemas import OnError
 from openmemory.sources import listing, passages, writing
-from openmemory.sources.cutting import FilePiece, kind_of, language_of, pieces
-from openmemory.sources.models import Passage, Source, SourceKind
+from openmemory.sources.cutting import kind_of, language_of
+from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.reading import TextReader
 from openmemory.sources.schemas import (
     FileEvent,
     FilePage,
@@ -70,13 +70,14 @@ MAX_PATH = 1_000
 
 
 class _CutFile(NamedTuple):
-    """A file that passed all checks, cut into pieces."""
+    """A file that passed all checks, cut into passages."""
 
     file: NewFile
     hash: str
     language: str | None
-    pieces: list[FilePiece]
+    passages: list[writing.NewPassage]
     redacted: list[str]
+    note: str | None
 
 
 class Files:
@@ -166,17 +167,15 @@ class Files:
         except Invalid as error:
             return error
         language = language_of(path)
-        content, redacted = new.text, list[str]()
-        if self._capture.secrets != "store":
-            found = secrets.find(content)
-            content, redacted = secrets.without(content, found), sorted({each.kind for each in found})
+        reader = TextReader(self._capture, defines=kind_of(language) is PassageKind.CODE)
+        found = reader.read(new.text, language)
         hash_ = new.hash or hashlib.sha256(new.text.encode()).hexdigest()
-        return _CutFile(replace(new, path=path), hash_, language, pieces(content, language), redacted)
+        return _CutFile(replace(new, path=path), hash_, language, found, sorted(reader.redacted), reader.note)
 
     @retry_on_conflict
     async def _store(self, caller: Caller, namespace: str, cut: _CutFile) -> FileStored:
         """Store one file in a transaction of its own: a batch may be long, and each file is whole."""
-        done = FileStored(cut.file.path, FileEvent.NONE, len(cut.pieces), redacted=cut.redacted)
+        done = FileStored(cut.file.path, FileEvent.NONE, len(cut.passages), redacted=cut.redacted, note=cut.note)
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
             source = await writing.opened(tx, caller, namespace, SourceKind.FILE, cut.file.path)
@@ -184,8 +183,8 @@ class Files:
             if source.hash == cut.hash:
                 return done
             kind, values = kind_of(cut.language), {"language": cut.language, "bytes": len(cut.file.text.encode())}
-            new = [writing.NewPassage(*piece, writing.labels(piece.content, self._capture)) for piece in cut.pieces]
-            changed = await writing.replace_passages(tx, source, kind, new, {"hash": cut.hash, **values})
+            values["hash"] = cut.hash
+            changed = await writing.replace_passages(tx, source, kind, cut.passages, values)
             await audit_log.record(tx, caller, AuditAction.FILE_STORE, [source.id])
         event = FileEvent.ADD if source.hash is None else FileEvent.UPDATE
         self.written[event.value.lower()] += 1

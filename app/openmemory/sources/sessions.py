@@ -34,8 +34,8 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.models import State
 from openmemory.sources import listing, passages, writing
-from openmemory.sources.cutting import pieces
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.reading import TextReader
 from openmemory.sources.schemas import FileEvent, NewSession, SavedSession, SessionPage, SessionSaved, SessionText
 from openmemory.sources.writing import NewPassage
 
@@ -102,23 +102,20 @@ class Sessions:
         redacted = list[str]()
         if self._capture.secrets != "store":
             new, redacted = await asyncio.to_thread(_redacted, new)
-        parts = await asyncio.to_thread(self._passages, new)
+        parts, note = await asyncio.to_thread(self._passages, new)
         done = await self._save(caller, replace(new, namespace=namespace), parts)
-        done.redacted = redacted
+        done.redacted, done.note = redacted, note
         if done.event is not FileEvent.NONE:
             self.written[done.event.value.lower()] += 1
         self._delivery.wake()
         return done
 
-    def _passages(self, new: NewSession) -> list[NewPassage]:
+    def _passages(self, new: NewSession) -> tuple[list[NewPassage], str | None]:
         """The summary, or the title if there is none, and then the text in pieces, each with the title above it."""
         about = new.summary.strip() or new.title
-        found = [NewPassage(about, None, None, new.title, writing.labels(about, self._capture))]
-        for piece in pieces(new.content, "markdown"):
-            heading = " > ".join(each for each in (new.title, piece.heading) if each)
-            labels = writing.labels(piece.content, self._capture)
-            found.append(NewPassage(piece.content, piece.first_line, piece.last_line, heading, labels))
-        return found
+        reader = TextReader(self._capture)
+        first = NewPassage(about, None, None, new.title, reader.labels(about), [])
+        return [first, *reader.cut(new.content, "markdown", above=new.title)], reader.note
 
     @retry_on_conflict
     async def _save(self, caller: Caller, new: NewSession, parts: list[NewPassage]) -> SessionSaved:
