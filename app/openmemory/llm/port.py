@@ -67,6 +67,14 @@ class LlmUnavailable(Exception):
         self.setup = setup
 
 
+class RequestRefused(LlmUnavailable):
+    """The provider refuses this request, and would refuse it again."""
+
+
+class PromptTooLong(RequestRefused):
+    """The request is longer than the model's context."""
+
+
 def estimated_tokens(text: str) -> int:
     """Estimates the tokens of a text, rather too high: four English letters are one token, a non-ASCII character is
     one.

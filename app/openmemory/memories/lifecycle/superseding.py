@@ -5,14 +5,22 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
-from sqlalchemy import func, update
+from sqlalchemy import func, select, update
 
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory, MemoryRevision, State
+
+SAID_AT = (
+    select(func.max(MemoryRevision.changed_at))
+    .where(MemoryRevision.memory_id == Memory.id, MemoryRevision.old_text.is_distinct_from(MemoryRevision.new_text))
+    .correlate(Memory)
+    .scalar_subquery()
+)
+"""The time when a memory got its present text. Changes of metadata or of the state do not count."""
 
 
 async def supersede(tx: Tx, caller: Caller, old: UUID, new: UUID, *, since: datetime | None = None) -> None:
