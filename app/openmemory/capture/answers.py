@@ -30,7 +30,7 @@ _LISTS = ("operations", "memory", "memories", "facts")
 _TEXTS = ("text", "memory", "fact", "content")
 """The names of an operation's text, in the same way."""
 
-_NAMED = [re.compile(rf"\{{\s*[\"']?{name}[\"']?\s*:\s*[\[\"']") for name in _LISTS]
+_NAMED = [re.compile(rf"\{{\s*[\"']?{name}[\"']?\s*:\s*[\"']?\s*\[") for name in _LISTS]
 _IN_WORDS = re.compile(rf"({'|'.join(_OPS)})(?: *#?(\d{{1,6}}))? *[:\-\u2013\u2014] *(\S.*)", re.DOTALL)
 
 
@@ -84,6 +84,8 @@ def _found(text: str) -> list[Any] | None:
     Otherwise a bare list or a single operation, if no other brackets precede it. Operations inside an unterminated
     value are not used: the rest would be lost silently.
     """
+    if (several := _several(text)) is not None:
+        return several
     for named in _NAMED:
         if starts := [match.start() for match in named.finditer(text)]:
             return _listed(_decoded(text, starts[-1]))
@@ -95,6 +97,15 @@ def _found(text: str) -> list[Any] | None:
         # Empty brackets mean "no operations" only if they are the whole answer.
         return [] if re.fullmatch(r"\s*(```\w*\s*)?\[\s*\]\s*(```\s*)?", text) else None
     return _listed(value)
+
+
+def _several(text: str) -> list[Any] | None:
+    """The operations of a list of such objects, as a model answers that calls a function several times."""
+    if not text.lstrip().startswith("["):
+        return None
+    lists = [each for each in _decoded(text.lstrip()) or () if isinstance(each, dict) and not _is_operation(each)]
+    found = [listed for each in lists if (listed := _listed(each)) is not None]
+    return [one for listed in found for one in listed] if found else None
 
 
 def _decoded(text: str, start: int = 0) -> Any:
@@ -187,7 +198,8 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         return ""
     if "\0" in value or not value.isascii():
-        value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", "\ufffd")
+        whole: str = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return whole.replace("\0", "\ufffd").strip()
     return value.strip()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ class Extractor:
             reply = await llm.ask(messages, prompt.schema(emotion=self._settings.capture.emotion))
             cost.add(reply)
             try:
-                return answers.operations(reply)
+                return await asyncio.to_thread(answers.operations, reply)
             except Malformed as error:
                 problem = str(error)
                 raw = secrets.redacted(reply.text[:LOGGED])
