@@ -15,8 +15,8 @@ INSTEAD = {"max_tokens": "max_completion_tokens"}
 """The newer names of parameters, which some models accept in place of the older ones."""
 
 _TOO_LONG = re.compile(
-    r"context[_ ](?:length|window|size)|maximum context|(?:prompt|input|request|messages?) (?:is |are )?too (?:long|large)"
-    r"|too many (?:input )?tokens|reduce the length",
+    r"context[_ ](?:length|window|size)|maximum context|too many (?:input )?tokens|reduce the length"
+    r"|(?:prompt|input|request|messages?) (?:is |are )?too (?:long|large)",
     re.IGNORECASE,
 )
 _TYPES_OF_TEXT = (None, "text", "output_text")

@@ -23,6 +23,11 @@ SAID_AT = (
 """The time when a memory got its present text. Changes of metadata or of the state do not count."""
 
 
+def is_later(said: datetime, created_at: datetime | None) -> bool:
+    """Returns True if a memory was said after a text with this time; None: the text is said now."""
+    return created_at is not None and said > created_at
+
+
 async def supersede(tx: Tx, caller: Caller, old: UUID, new: UUID, *, since: datetime | None = None) -> None:
     """Record that `old` is valid until `since` (None: now), and that `new` replaces it.
 
