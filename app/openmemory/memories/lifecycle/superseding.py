@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy import func, select, update
@@ -13,6 +13,9 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.models import Memory, MemoryRevision, State
+
+LATE = timedelta(minutes=1)
+"""The maximum transmission delay. A text with an older date describes the past."""
 
 SAID_AT = (
     select(func.max(MemoryRevision.changed_at))
@@ -25,7 +28,7 @@ SAID_AT = (
 
 def is_later(said: datetime, created_at: datetime | None) -> bool:
     """Returns True if a memory was said after a text with this time; None: the text is said now."""
-    return created_at is not None and said > created_at
+    return created_at is not None and said > created_at + LATE
 
 
 async def supersede(tx: Tx, caller: Caller, old: UUID, new: UUID, *, since: datetime | None = None) -> None:
