@@ -31,7 +31,7 @@ class Backlog(NamedTuple):
 
     @property
     def problems(self) -> list[str]:
-        """What an operator should look into, in words."""
+        """The problems that an operator should look into, in words."""
         found = []
         if self.late:
             why = f"; the last attempt failed: {self.error}" if self.error else ""
