@@ -208,6 +208,8 @@ async def test_what_waited_is_made_memories_of_in_another_service(
             assert memory.expires_at is not None
 
     await asyncio.create_task(move())
+    async with services.database.transaction() as tx:  # here it would be tried again, without a language model
+        await tx.execute(text("DELETE FROM captures WHERE id = :id"), {"id": outcome.capture_id})
 
 
 async def test_a_part_of_an_export_has_no_captures(services: Services, api: httpx.AsyncClient, new_user: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openmemory.llm.port import LlmUnavailable, PromptTooLong, RequestRefused
+from openmemory.llm.port import LlmUnavailable, PromptRefused, PromptTooLong
 from tests.llm.server import Answer, LlmServer
 from tests.llm.test_providers import KEY, SCHEMA, TURNS, model, opened, server
 
@@ -94,7 +94,7 @@ async def test_a_parameter_with_a_newer_name_is_sent_under_it(
 async def test_a_server_that_refuses_everything_is_asked_a_few_times_only(server: LlmServer, tmp_path: Path) -> None:
     server.script = lambda asked: Answer(f"unsupported: {', '.join(asked)}", status=400)
     async with opened(model(server), tmp_path) as llm:
-        with pytest.raises(RequestRefused):
+        with pytest.raises(PromptRefused):
             await llm.ask(TURNS, SCHEMA)
     assert len(server.asked) <= 7
     assert set(server.asked[-1]) == {"model", "messages", "path"}
@@ -108,7 +108,7 @@ async def test_a_server_that_refuses_everything_is_asked_a_few_times_only(server
         (Answer("the request exceeds the available context size", status=400), PromptTooLong),
         (Answer("prompt is too long: 210000 tokens > 200000 maximum", status=400), PromptTooLong),
         (Answer("Request too large", status=413), PromptTooLong),
-        (Answer("Invalid content", status=422), RequestRefused),
+        (Answer("Invalid content", status=422), PromptRefused),
         (Answer("no such model", status=404), LlmUnavailable),
         (Answer("context_window_error", status=500), LlmUnavailable),
     ],

@@ -21,7 +21,7 @@ _ASK = text(
 )
 
 
-class Backlog(NamedTuple):
+class CaptureBacklog(NamedTuple):
     """The numbers of captures that wait, have waited long and have failed, and the last error of those that wait."""
 
     waiting: int
@@ -44,6 +44,6 @@ class Backlog(NamedTuple):
         return found
 
 
-async def backlog(tx: Tx) -> Backlog:
+async def backlog(tx: Tx) -> CaptureBacklog:
     """Returns the backlog."""
-    return Backlog(*(await tx.execute(_ASK)).one())
+    return CaptureBacklog(*(await tx.execute(_ASK)).one())

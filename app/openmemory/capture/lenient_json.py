@@ -34,10 +34,10 @@ def decoded(text: str, start: int = 0) -> Any:
     try:
         return _STRICT.raw_decode(text, start)[0]
     except (ValueError, RecursionError):
-        return _Reader(text).value(start, 0)[0]
+        return _AlmostJson(text).value(start, 0)[0]
 
 
-class _Reader:
+class _AlmostJson:
     """Reads one text. Each method takes a position and returns the value with the position after it."""
 
     def __init__(self, text: str) -> None:

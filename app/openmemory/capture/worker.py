@@ -29,7 +29,7 @@ from openmemory.errors import Forbidden, Invalid, NotFound, Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Door, Principal, Scope
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.llm.port import LlmUnavailable, PromptTooLong, RequestRefused
+from openmemory.llm.port import LlmUnavailable, PromptRefused, PromptTooLong
 from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.intake import Intake
 
@@ -202,7 +202,7 @@ class Worker:
                     decided = await self.extractor.extract(caller, rows.input_of(claimed), cost)
             await self._apply(claimed, caller, decided, cost)
             self._away, ended = 0.0, "done"
-        except RequestRefused as error:
+        except PromptRefused as error:
             self._away, ended = 0.0, "refused"
             await self._postponed(claimed, cost, str(error), bad=True, over=isinstance(error, PromptTooLong))
         except LlmUnavailable as error:

@@ -67,11 +67,11 @@ class LlmUnavailable(Exception):
         self.setup = setup
 
 
-class RequestRefused(LlmUnavailable):
+class PromptRefused(LlmUnavailable):
     """The provider refuses this request, and would refuse it again."""
 
 
-class PromptTooLong(RequestRefused):
+class PromptTooLong(PromptRefused):
     """The request is longer than the model's context."""
 
 

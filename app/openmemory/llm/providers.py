@@ -18,7 +18,7 @@ from openmemory.embeddings.providers import configure_mem0, secrets_of
 from openmemory.llm import catalogue
 from openmemory.llm.catalogue import WEAKER, Form, LlmProviderSpec
 from openmemory.llm.completions import INSTEAD, refused_parameter, reply, too_long
-from openmemory.llm.port import LanguageModel, LlmUnavailable, Message, PromptTooLong, Reply, RequestRefused
+from openmemory.llm.port import LanguageModel, LlmUnavailable, Message, PromptRefused, PromptTooLong, Reply
 from openmemory.resilience.daemon_threads import in_daemon
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class ProviderLlm:
 
         Raises:
             LlmUnavailable: the model does not answer.
-            RequestRefused: the server refuses the request for another reason.
+            PromptRefused: the server refuses the request for another reason.
             PromptTooLong: the request is longer than the model's context.
         """
         provider = catalogue.known(self.model)
@@ -199,7 +199,7 @@ class ProviderLlm:
             return _FormRefused(words[:200])
         if name is not None:
             return _ParameterRefused(name, words[:200])
-        kind = PromptTooLong if too_long(error, words) else RequestRefused
+        kind = PromptTooLong if too_long(error, words) else PromptRefused
         return kind(message, setup=True)
 
 
