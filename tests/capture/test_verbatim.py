@@ -121,6 +121,29 @@ async def test_a_text_whose_memory_the_user_changed_is_not_read_again(
     assert await memories(inferring, self_) == ["I loathe figs."]
 
 
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_text_that_is_the_fact_takes_its_place_among_the_others(
+    inferring: Services, model: LlmServer, self_: Caller, say: Say, done: Done, due: Due,
+    remembered: Callable[..., Awaitable[Any]], later: bool,
+) -> None:  # fmt: skip
+    old = "Dan lives in Porto."
+    if not later:
+        await remembered(old)
+    model.script = lambda _: NONSENSE
+    outcome = await say("Dan lives in Lisbon.")
+    await done(outcome, Status.FAILED)
+    if later:
+        await remembered(old)
+    model.script = lambda asked: says(
+        {"operations": [operation("SUPERSEDE", id=numbers(asked)[old], text="Dan lives in Lisbon.")]}
+    )
+    await due()
+    await done(outcome)
+    assert await memories(inferring, self_) == [old if later else "Dan lives in Lisbon."]
+    await inferring.captures.undo(self_, outcome.capture_id)
+    assert await memories(inferring, self_) == [old]
+
+
 async def test_giving_up_a_text_takes_its_memory_back(
     inferring: Services, model: LlmServer, self_: Caller, say: Say, done: Done
 ) -> None:

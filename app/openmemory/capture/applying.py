@@ -57,7 +57,8 @@ class Applying:
     """Carries out the decisions of one capture for its caller.
 
     `like`: the fields that all new memories share. `at`: the time when the input was said, which new memories and
-    revisions get. A memory that was said later is neither changed nor replaced.
+    revisions get. A memory that was said later is neither changed nor replaced. `verbatim`: the memories that hold the
+    input.
     """
 
     tx: Tx
@@ -65,6 +66,7 @@ class Applying:
     intake: Intake
     like: MemoryCreate
     at: datetime
+    verbatim: frozenset[UUID] = frozenset()
 
     async def all(self, decided: ModelDecisions) -> Applied:
         """Applies the decisions. Each change is made completely or not at all.
@@ -106,8 +108,9 @@ class Applying:
         if decision.event is Event.DELETE:
             raise ConflictError("The memory was said after this text.", code="said_later")
         done = await self._add(decision)
-        if decision.event is Event.SUPERSEDE and done["event"] == Event.ADD:
-            await superseding.supersede(self.tx, self.caller, UUID(done["id"]), later.id, since=said)
+        id_ = UUID(done["id"])
+        if decision.event is Event.SUPERSEDE and (done["event"] == Event.ADD or id_ in self.verbatim):
+            await superseding.supersede(self.tx, self.caller, id_, later.id, since=said)
         return done
 
     async def _locked(self, memory: ShownMemory) -> tuple[dict[str, Any], datetime]:

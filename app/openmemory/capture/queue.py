@@ -82,7 +82,7 @@ _HURRY = text(
     """
 ).bindparams(bindparam("user", type_=Uuid))
 _FAILED_OF_OTHERS = text(
-    "UPDATE captures SET due_at = now() WHERE status = 'failed' AND due_at > now() AND model IS DISTINCT FROM :model"
+    "UPDATE captures SET due_at = now() WHERE status = 'failed' AND due_at > now() AND model <> :model"
 )
 _ANSWERED = text("SELECT EXISTS (SELECT FROM captures WHERE status = 'done' AND finished_at > :since)")
 _PRUNE = text(

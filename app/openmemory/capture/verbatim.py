@@ -79,7 +79,7 @@ async def superseded(
     follower = next((each for each in facts if each["event"] != Event.DELETE), None)
     stays = [each for each in before if each["event"] == Event.ADD and (follower is None or each["id"] in found)]
     kept = {each["id"] for each in stays}
-    operations = stays + [each for each in facts if each["id"] not in kept]
+    operations = stays + [each for each in facts if each["id"] not in kept or each["event"] != Event.NONE]
     for each in before:
         if each["event"] != Event.ADD or each["id"] in kept or follower is None:
             continue

@@ -60,8 +60,8 @@ MAX_BAD_ANSWERS = 5
 later texts need not wait for it."""
 
 MAX_UNANSWERED = 12
-"""Number of attempts after which a request that is never answered counts as an unusable answer: some texts make a model
-fail each time, and the texts behind them must not wait for ever. Twelve attempts take about an hour."""
+"""Number of attempts after which a capture fails at which the model breaks each time: the texts behind it must not wait
+for ever. Twelve attempts take about an hour."""
 
 FIRST_AGAIN, LAST_AGAIN = 900.0, 86_400.0
 """Shortest and longest pause, in seconds, before a failed capture is read again. The pause doubles each time."""
@@ -208,8 +208,7 @@ class Worker:
         except LlmUnavailable as error:
             ended = "unavailable"
             self._pause(error)
-            suspect = not error.setup and error.retry_after is None
-            await self._postponed(claimed, cost, str(error), wait=error.retry_after or 0.0, suspect=suspect)
+            await self._postponed(claimed, cost, str(error), wait=error.retry_after or 0.0, broke=error.broke)
             self._give_up_waiting()
         except BadAnswer as error:
             self._away, ended = 0.0, "bad_answer"
@@ -265,7 +264,7 @@ class Worker:
     def _applying(self, tx: Tx, claimed: ClaimedCapture, caller: Caller) -> Applying:
         at = rows.input_of(claimed).at
         like = replace(rows.options(claimed.options), created_at=at)
-        return Applying(tx, caller, self._intake, like, at)
+        return Applying(tx, caller, self._intake, like, at, frozenset(verbatim.ids(claimed.operations)))
 
     async def _unread(self, claimed: ClaimedCapture, caller: Caller) -> bool:
         """Returns False if the user has changed the memory that holds the text: it is theirs then, and final."""
@@ -282,20 +281,21 @@ class Worker:
         *,
         wait: float = 0.0,
         bad: bool = False,
-        suspect: bool = False,
+        broke: bool = False,
         over: bool = False,
     ) -> None:
         """Records a failed attempt. After the quick ones, the text becomes a memory as it is.
 
-        `bad`: the attempt counts toward `MAX_BAD_ANSWERS`, and so does one that is `suspect` because the model answers
-        others. `over`: the capture has failed.
+        `bad`: the attempt counts toward `MAX_BAD_ANSWERS`. So does one in which the model `broke`, if it has read other
+        texts since the last attempt. `over`: the capture has failed.
         """
         log.warning("capture %s: attempt %d failed: %s", claimed.id, claimed.attempts, error)
         try:
             async with self._database.transaction() as tx:
                 became = None
                 if await queue.held(tx, claimed):
-                    bad = bad or (suspect and await self._fails_by_itself(tx, claimed))
+                    bad = bad or (broke and await queue.answered_others(tx, claimed))
+                    over = over or (broke and claimed.attempts >= MAX_UNANSWERED)
                     wrong = MAX_BAD_ANSWERS if over else claimed.bad_answers + int(bad)
                     values = _failed(claimed, error, wait, wrong) | _spent(cost)
                     became = values["status"] if wrong >= MAX_BAD_ANSWERS > claimed.bad_answers else None
@@ -306,10 +306,6 @@ class Worker:
         except Unavailable as away:
             log.debug("a capture is retried: %s", away)  # retried when its lease ends
         self._delivery.wake()
-
-    @staticmethod
-    async def _fails_by_itself(tx: Tx, claimed: ClaimedCapture) -> bool:
-        return claimed.attempts >= MAX_UNANSWERED or await queue.answered_others(tx, claimed)
 
     async def _stored_verbatim(self, tx: Tx, claimed: ClaimedCapture) -> dict[str, Any]:
         """Stores the text as it is, unless it is stored already. Returns the columns that name the memories."""

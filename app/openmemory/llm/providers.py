@@ -104,7 +104,7 @@ class ProviderLlm:
                     ended=self._slots.release,
                 )
         except TimeoutError:
-            failure = LlmUnavailable(f"{self.model.name}: no answer within {self.model.timeout:g} s")
+            failure = LlmUnavailable(f"{self.model.name}: no answer within {self.model.timeout:g} s", broke=True)
         except LlmUnavailable as error:
             failure = error
         except Exception as error:
@@ -191,9 +191,8 @@ class ProviderLlm:
             words = words.replace(secret, "***")
         message = f"{self.model.name}: {type(error).__name__}: {words[:300]}"
         if status not in (400, 413, 422):
-            busy = 0.0 if status == 429 else None
-            wait = _retry_after(error)
-            return LlmUnavailable(message, retry_after=busy if wait is None else wait, setup=status in (404, 405))
+            broke = status in (500, 504)
+            return LlmUnavailable(message, retry_after=_retry_after(error), setup=status in (404, 405), broke=broke)
         name = refused_parameter(error, words, sent)
         if response_format is not None and (name == "response_format" or _about_form(words)):
             return _FormRefused(words[:200])
