@@ -14,6 +14,9 @@ from openmemory.database.engine import Tx
 FAILED_AT_ONCE = 100
 """Maximum number of failed captures among which one is chosen to be read again."""
 
+FIRST_ONES = 20
+"""Maximum number of captures that are tried to be claimed. Another transaction may hold the first one for a moment."""
+
 LOCK = 0x6F6D6370
 """Key of the advisory lock for claiming captures. It keeps two processes from claiming captures of the same user."""
 
@@ -30,8 +33,9 @@ _HEADS = """
             ORDER BY c.user_id, c.namespace, c.created_at, c.id LIMIT 1) AS n
     )
 """
-# Failed captures come after those that nobody has read yet. The CTE is materialized, because a subquery may be read
-# again for each capture, and each reading would claim another one.
+# Failed captures come after those that nobody has read yet. An array and a scalar subquery, because the planner would
+# join all waiting captures otherwise. The CTE is materialized, because a subquery may be read again for each capture,
+# and each reading would claim another one.
 _CLAIM = text(
     f"""{_HEADS}, candidates AS (
         (SELECT id, user_id, namespace, due_at, created_at, false AS failed FROM heads WHERE due_at <= now())
@@ -39,12 +43,14 @@ _CLAIM = text(
         (SELECT id, user_id, namespace, due_at, created_at, true FROM captures
         WHERE status = 'failed' AND due_at <= now() ORDER BY due_at LIMIT {FAILED_AT_ONCE})
     ), due AS MATERIALIZED (
-        SELECT d.id, d.updated_at FROM candidates AS e JOIN captures AS d ON d.id = e.id
-        WHERE d.status IN ('pending', 'working', 'failed') AND d.due_at <= now() AND NOT EXISTS (
-            SELECT FROM captures AS o
-            WHERE o.status = 'working' AND o.user_id = e.user_id AND o.namespace = e.namespace
-                AND o.due_at > now() AND o.id <> e.id)
-        ORDER BY e.failed, e.due_at, e.created_at LIMIT 1 FOR UPDATE OF d SKIP LOCKED
+        SELECT d.id, d.updated_at FROM captures AS d
+        WHERE d.status IN ('pending', 'working', 'failed') AND d.due_at <= now() AND d.id = ANY (ARRAY(
+            SELECT e.id FROM candidates AS e WHERE (
+                SELECT o.id FROM captures AS o
+                WHERE o.status = 'working' AND o.user_id = e.user_id AND o.namespace = e.namespace
+                    AND o.due_at > now() AND o.id <> e.id LIMIT 1) IS NULL
+            ORDER BY e.failed, e.due_at, e.created_at LIMIT {FIRST_ONES}))
+        ORDER BY d.status = 'failed', d.due_at, d.created_at LIMIT 1 FOR UPDATE SKIP LOCKED
     )
     UPDATE captures AS c
     SET status = 'working', holder = :holder, attempts = c.attempts + 1, updated_at = now(),
