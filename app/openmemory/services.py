@@ -21,6 +21,7 @@ from openmemory.backup.service import Backup
 from openmemory.capture.adding import Adding
 from openmemory.capture.extraction import Extractor
 from openmemory.capture.service import Captures
+from openmemory.capture.visibility import unread
 from openmemory.capture.windows import ConversationWindows
 from openmemory.capture.worker import Worker
 from openmemory.categories.assignment import CategoryAssignment
@@ -250,7 +251,7 @@ async def open_services(
             keys=keys,
             capture=settings.capture,
         )
-        search = Search(database, spaces, settings, rates, reranker)
+        search = Search(database, spaces, settings, rates, reranker, unread=unread)
         intake, written = memories.intake, memories.written
         capturing = Worker(
             database,

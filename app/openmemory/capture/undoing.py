@@ -75,6 +75,9 @@ async def _unsupersede(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[s
     old, before = now[each["superseded_id"]], each["before"]
     if str(old.superseded_by) != each["id"] or old.state is State.DELETED or old.revision != before["revision"]:
         raise _changed(each["superseded_id"])
+    if each.get("verbatim"):  # the capture itself had made this memory
+        await delete(tx, caller, old.id)
+        return
     if each["added"]:
         await _unadd(tx, caller, each, now)
     if old.state is State.ARCHIVED:

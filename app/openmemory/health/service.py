@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from sqlalchemy import func, select, text
 
 from openmemory.access.models import App, User
+from openmemory.capture.backlog import backlog
 from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
@@ -138,6 +139,9 @@ class Health:
                     counts[name] = count
                 sizes["database"] = (await tx.execute(_DATABASE_SIZE)).scalar_one()
                 unreadable = (await stored_now(tx)).unreadable
+                captures = await backlog(tx)
+                counts |= {"captures_waiting": captures.waiting, "captures_failed": captures.failed}
+                problems += captures.problems
                 row = (await tx.execute(_LAST_SYNC)).one_or_none()
                 last = dict(row._mapping) if row else None
             if ready.checks["index"].ok:

@@ -238,12 +238,14 @@ async def update_text(
     labels: Flagging,
     *,
     confirms: bool = False,
+    said: datetime | None = None,
 ) -> ReplacedText:
     """Write a new revision of the one memory that `which` selects. Unchanged content writes nothing.
 
     Returns the memory as it was, read under the lock that the update holds.
 
-    `confirms`: the user themself named the categories, which confirms those that were assigned automatically.
+    `confirms`: the user themself named the categories, which confirms those that were assigned automatically. `said`:
+    the time of the new revision; None: now.
 
     Raises:
         NotFound: there is no such memory, or it is not the caller's.
@@ -301,6 +303,7 @@ async def update_text(
         insert(MemoryRevision).values(
             memory_id=current.id, revision=current.revision + 1, old_text=current.content, new_text=content,
             metadata_=metadata, changed_by=caller.user_id, app_id=caller.app_id,
+            changed_at=func.now() if said is None else said,
         )
     )  # fmt: skip
     await outbox.add_entries(tx, ItemKind.MEMORY, [current.id])
