@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CLIENT]...", help="Such as cursor; default: all that are installed.", show_default=False),
+    typer.Argument(metavar="CLIENT", help="Such as cursor; default: all that are installed.", show_default=False),
 ]
 Project = Annotated[bool, typer.Option("--project", help="Write into this folder's project files instead.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes and make none.")]

@@ -12,9 +12,7 @@ rules = typer.Typer(
     help="Tell assistants in their rules files (CLAUDE.md, AGENTS.md, ...) to use the memory.", no_args_is_help=True
 )
 
-Files = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", help="Such as CLAUDE.md or .cursor/rules/openmemory.mdc.")
-]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="Such as CLAUDE.md or .cursor/rules/openmemory.mdc.")]
 
 
 @rules.command()
