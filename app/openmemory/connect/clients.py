@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -122,16 +121,24 @@ def named_folder(environ: Mapping[str, str], variable: str, otherwise: Path) -> 
     return Path(named).expanduser().absolute() if named else otherwise
 
 
+def variables(home: Path | None, environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The variables that move the files of assistants: the given ones, otherwise those of this process, but none if a
+    home is given."""
+    if environ is not None:
+        return environ
+    from openmemory.config.settings import environment
+
+    return environment() if home is None else {}
+
+
 def assistants(
     home: Path | None = None, support: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> list[AssistantClient]:
     """Every assistant that we know, with its files for this account and system.
 
-    `support` is where programs with a window keep their settings. `environ`: the variables that move the files of
-    assistants; None: those of this process, or none if a home is given.
+    `support` is where programs with a window keep their settings. `environ` is as `variables` has it.
     """
-    if environ is None:
-        environ = os.environ if home is None else {}
+    environ = variables(home, environ)
     home = home or Path.home()
     support = support or platformdirs.user_config_path(roaming=True)
     config = _xdg_config(environ, home)

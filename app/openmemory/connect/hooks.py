@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from openmemory.connect import jsonc
-from openmemory.connect.clients import NAME, AssistantClient, ServerAddress, named_folder
+from openmemory.connect.clients import NAME, AssistantClient, ServerAddress, named_folder, variables
 
 Hook = Literal["session-start", "prompt", "pre-compact", "session-end"]
 BRIEF: tuple[Hook, ...] = ("session-start",)
@@ -136,8 +135,7 @@ def hooked(
 ) -> list[AssistantClient]:
     """The assistants that have hooks: each as the file with its hooks, and the entries for the chosen ones. `environ`
     is that of `assistants`."""
-    if environ is None:
-        environ = os.environ if home is None else {}
+    environ = variables(home, environ)
     home = home or Path.home()
     claude = named_folder(environ, "CLAUDE_CONFIG_DIR", home / ".claude")
     codex = named_folder(environ, "CODEX_HOME", home / ".codex")
