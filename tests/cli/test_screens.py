@@ -159,7 +159,7 @@ def test_a_time_in_words_narrows_what_is_listed_and_found(om: Run, user: str) ->
         assert ("old news" in until, "fresh news" in until) == (True, False)
     refused = om("list", "--since", "someday", "--user", user)
     assert refused.returncode == 2
-    assert "Invalid value for '--since': 'someday' is no time" in refused.stderr
+    assert "Invalid value for '--since': 'someday' is not a time" in refused.stderr
 
 
 @pytest.mark.parametrize(

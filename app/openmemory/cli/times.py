@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 import typer
 
 _VALID = (
-    "is no time that is understood; valid are 2026-01-31, 2026-01-31T12:00, today, yesterday, '2 days ago', '3 hours"
+    "is not a time; valid are 2026-01-31, 2026-01-31T12:00, today, yesterday, '2 days ago', '3 hours"
     " ago', 'last week', 'last monday', 'May 2026' and their like"
 )
 _EPOCH = re.compile(r"\d{9,11}")
