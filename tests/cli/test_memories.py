@@ -112,7 +112,8 @@ def test_rules_are_made_listed_and_revoked(om: Run, user: str) -> None:
     )
     listed = json.loads(om("grants", "list", "--user", user, "--json").stdout)["grants"]
     assert [(grant["id"], grant["effect"], grant["object"]) for grant in listed] == [(made["id"], "deny", "health")]
-    assert om("grants", "revoke", made["id"], "--user", user).returncode == 0
+    assert om("grants", "revoke", "0000", "--user", user).stderr == "openmemory: Rule not found\n"
+    assert om("grants", "revoke", made["id"][:8], "--user", user).stdout == f"Revoked {made['id']}.\n"
     assert om("grants", "list", "--user", user).stdout == ""
 
 

@@ -22,7 +22,7 @@ def test_a_policy_is_added_listed_and_removed(om: Run, user: str) -> None:
         ["365", "user", user, "archive"],
     ]
     assert lines[0][0] == made.stdout.strip()
-    assert om("policies", "remove", lines[0][0], "--user", user).returncode == 0
+    assert om("policies", "remove", lines[0][0][:8], "--user", user).returncode == 0
     [left] = json.loads(om("policies", "list", "--user", user, "--json").stdout)["policies"]
     assert left["criteria_type"] == "user"
 

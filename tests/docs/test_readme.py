@@ -100,7 +100,7 @@ def test_assistants_are_connected_and_disconnected(place: Path, environment: dic
     home = place / "home"
     (home / ".cursor").mkdir(parents=True)
     environment = environment | {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
-    run(f"{CONNECT} --yes", ADDRESS, place, environment)
+    run(f"{CONNECT.strip()} --yes", ADDRESS, place, environment)
     configuration = home / ".cursor" / "mcp.json"
     entry = json.loads(configuration.read_text(encoding="utf-8"))["mcpServers"]["openmemory"]
     assert entry["args"][0] == "mcp"
