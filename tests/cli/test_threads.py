@@ -22,7 +22,7 @@ def test_a_conversation_is_logged_found_shown_and_put_away(om: Run, user: str) -
 
     lines = "\n".join(map(json.dumps, SAID))
     assert do("log", "chat 1", "-", "--title", "Weekend", stdin=lines) == "Stored 2 of 2 messages.\n"
-    assert do("log", "chat 1", "-", stdin=lines) == "Stored 0 of 2 messages.\n"
+    assert do("log", "chat 1", "-", stdin=lines) == "Stored 0 of 2 messages.\n# 2 were there already.\n"
     assert do("log", "chat 1", "Good night", "--role", "Ada") == "Stored 1 of 1 messages.\n"
     [listed] = do("list").splitlines()
     assert listed.split("\t")[0] == "chat 1"
@@ -35,7 +35,7 @@ def test_a_conversation_is_logged_found_shown_and_put_away(om: Run, user: str) -
     assert (found[1], found[4]) == ("chat 1#1", SAID[0]["content"])
     assert do("close", "chat 1", "--summary", "Nothing new") == "Closed 1 conversation.\n"
     assert do("delete", "chat 1") == "Deleted 3 messages.\n"
-    assert do("list") == ""
+    assert do("list") == "# There are no conversations.\n"
     do("show", "chat 1", code=1)
     assert do("restore", "chat 1") == "Restored 3 messages.\n"
     assert do("erase", "chat 1", "--yes") == "Erased 3 messages.\n"

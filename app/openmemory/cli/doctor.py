@@ -31,7 +31,7 @@ async def doctor(client: Client) -> CommandAnswer:
     return CommandAnswer(
         found,
         f"OpenMemory {found['version']}: {found['status']}",
-        Table(["", "", "detail", ""], rows, wide="detail"),
+        Table(["check", "state", "detail", "time"], rows, wide="detail"),
         *(f"Problem: {plain(problem)}" for problem in found["problems"]),
         failed=bool(found["problems"]),
     )

@@ -129,7 +129,7 @@ def adding(
         # A hook has no time to read settings.
         where = ["--data-dir", str(data_folder(load_settings(config, here=False, data_dir=data_dir)))]
     told = [*where, *(["--user", user] if user else []), *(["--budget", str(budget)] if budget else []), *more]
-    addresses = {it.app: ServerAddress(command=(program(), "hook", "--client", it.app, *told)) for it in clients}
+    addresses = {it.app: ServerAddress(command=(*program(), "hook", "--client", it.app, *told)) for it in clients}
     return [(it, partial(connections.connecting, it, addresses[it.app], it.file)) for it in clients]
 
 

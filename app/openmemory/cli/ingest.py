@@ -101,9 +101,9 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
     )
     notes = [f"{plain(each['path'])}: {', '.join(each['redacted'])} redacted." for each in redacted[:_SHOWN]]
     notes += [f"{plain(each['path'])}: {each['note']}" for each in results if each.get("note")][:_SHOWN]
-    notes += [f"{plain(each['path'])} was not stored: {plain(each['detail'])}" for each in refused[:_SHOWN]]
+    asides = [f"{plain(each['path'])} was not stored: {plain(each['detail'])}" for each in refused[:_SHOWN]]
     value = {"namespace": namespace, "unchanged": plan["unchanged"], "results": results, **finished}
-    return CommandAnswer(value, told, notes=[*notes, *skipped], failed=bool(refused))
+    return CommandAnswer(value, told, notes=[*notes, *skipped], asides=asides, failed=bool(refused))
 
 
 async def planned(client: Client, folder: Folder, whose: dict[str, Any]) -> dict[str, Any]:

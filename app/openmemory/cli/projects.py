@@ -27,7 +27,7 @@ _PATH = "/api/v1/projects"
 async def register(
     client: Client,
     *,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Its name for people.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name for people.")] = None,
     user: User = None,
     app: App = None,
     namespace: Namespace = None,
