@@ -309,7 +309,7 @@ class Trial:
         around = {actor.app, app, user, self.world.app_id(user, app or "openmemory"), *(actor.namespaces or ())}
         for row in self.world.rows.values():
             if row.id in readable or (whole and row.user == user):
-                around |= {row.app, row.namespace, row.thread, row.source, *row.categories}
+                around |= {row.app, *row.authors, row.namespace, row.thread, row.source, *row.categories}
                 around.add(self.world.app_id(user, row.app))
                 if attempt.door.endswith("history"):
                     around |= row.changers  # a history names the apps that changed the memory

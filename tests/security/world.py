@@ -91,6 +91,10 @@ class Row:
     """The id of its conversation, file or document."""
     changers: frozenset[str] = frozenset()
     """The apps that wrote its present text or changed its state."""
+    writers: frozenset[str] = frozenset()
+    """The apps that added it, or wrote its present text or metadata: rules that deny one of them hide it."""
+    authors: frozenset[str] = frozenset()
+    """The apps whose its present text is: rules that allow one of them show it."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class World:
             self.rows[id_] = Row(
                 id_, row.user, row.app, row.namespace, row.state, row.expired, frozenset(row.categories), tokens,
                 row.revision, row.marks, row.thread, row.source and str(row.source),
-                frozenset(row.changers),
+                frozenset(row.changers), frozenset(row.writers), frozenset(row.authors),
             )  # fmt: skip
             for each in (id_, *tokens):
                 self.owner_of[each] = row.user
@@ -188,10 +192,11 @@ class World:
 
     def _speaks(self, rule: Rule, row: Row) -> bool:
         sort, _, what = rule.key.partition(":")
+        apps = row.writers if rule.effect == "deny" else row.authors
         return {
             "all": True,
             "memory": what == row.id,
-            "app": what == self.app_id(row.user, row.app),
+            "app": what in {self.app_id(row.user, app) for app in apps},
             "namespace": what == row.namespace,
             "category": what in row.categories,
         }[sort]
@@ -226,19 +231,22 @@ SELECT m.id, u.user_id AS user, a.name AS app, m.namespace, m.state::text AS sta
        array(SELECT b.name FROM memory_revisions r JOIN apps b ON b.id = r.app_id
              WHERE r.memory_id = m.id AND r.revision = m.revision
              UNION SELECT b.name FROM memory_status_history h JOIN apps b ON b.id = h.app_id
-             WHERE h.memory_id = m.id) AS changers
+             WHERE h.memory_id = m.id) AS changers,
+       array(SELECT b.name FROM apps b WHERE b.id IN (m.app_id, m.text_app_id, m.metadata_app_id)) AS writers,
+       array(SELECT b.name FROM apps b WHERE b.id = coalesce(m.text_app_id, m.app_id)
+             OR (m.text_by_user AND b.id = m.app_id)) AS authors
 FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id WHERE u.user_id = ANY(:users)
 UNION ALL
 SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, p.revision, '{}',
        concat_ws(' ', p.content, p.metadata, s.locator, p.speaker, p.external_id, s.title, p.heading),
        md5(concat_ws('|', p.content, p.metadata, p.state, p.namespace, p.revision, s.locator)), s.locator, p.content,
-       s.id, '{}'
+       s.id, '{}', ARRAY[a.name], ARRAY[a.name]
 FROM passages p JOIN sources s ON s.id = p.source_id JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id
 WHERE u.user_id = ANY(:users)
 UNION ALL
 SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, 1, '{}', concat_ws(' ', p.name, p.root, p.repo),
        md5(concat_ws('|', p.name, p.root, p.repo, p.head, p.branch, p.namespace)), p.namespace, p.name, NULL,
-       '{}'
+       '{}', ARRAY[a.name], ARRAY[a.name]
 FROM projects p JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id WHERE u.user_id = ANY(:users)
 ORDER BY 2, 12, 1
 """)
