@@ -157,7 +157,9 @@ async def test_the_migration_finds_the_writers_in_the_revisions(apps, services):
     await services.memories.update(apps.reader, id_, MemoryUpdate(metadata={"mark": "m"}))
     corrected = (await services.memories.add(apps.first, MemoryCreate("The llama likes hay."))).id
     await services.memories.update(apps.owner, corrected, MemoryUpdate("The llama likes oats."))
-    script = ScriptDirectory.from_config(configuration("postgresql://localhost/none")).get_revision("2026_11_27_writers")
+    script = ScriptDirectory.from_config(configuration("postgresql://localhost/none")).get_revision(
+        "2026_11_27_writers"
+    )
     columns = text("SELECT text_app_id, metadata_app_id, text_by_user FROM memories WHERE id = :id")
     clear = text("UPDATE memories SET text_app_id = NULL, metadata_app_id = NULL, text_by_user = false WHERE id = :id")
     for memory, writers in (

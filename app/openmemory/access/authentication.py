@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -112,6 +112,13 @@ class Authenticator:
             return False
         kind, _, id_ = principal.id.partition(":")
         return kind != "key" or await self._keys.in_force(UUID(id_))
+
+    async def ended(self, principals: Collection[Principal]) -> set[Principal]:
+        """Returns those of the principals whose credential is no longer valid. One lookup serves all of them."""
+        keys = {UUID(each.id.partition(":")[2]) for each in principals if each.id.startswith("key:")}
+        revoked = {f"key:{key}" for key in await self._keys.ended(keys)}
+        now = time.time()
+        return {each for each in principals if each.id in revoked or (each.ends is not None and now >= each.ends)}
 
     def _known(self, credential: str) -> Principal | None:
         """Resolves a credential without querying PostgreSQL."""

@@ -12,7 +12,7 @@ import re
 import secrets
 import string
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -275,6 +275,14 @@ class ApiKeys:
             return True
         async with self._database.statement() as tx:
             return bool(await tx.scalar(select(exists().where(ApiKey.id == key_id, *_in_force()))))
+
+    async def ended(self, key_ids: Collection[UUID]) -> set[UUID]:
+        """Returns those of the keys that are no longer valid."""
+        if not key_ids:
+            return set()
+        active = select(ApiKey.id).where(ApiKey.id == func.any(list(key_ids)), *_in_force())
+        async with self._database.statement() as tx:
+            return set(key_ids) - set(await tx.scalars(active))
 
     async def note_use(self) -> None:
         """Store when the keys were last used. A job calls this."""
