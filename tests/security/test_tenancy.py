@@ -34,6 +34,7 @@ from openmemory.mcp.server import TOOLS
 from openmemory.memories.listing import statements
 from openmemory.memories.listing.criteria import ListCriteria
 from openmemory.memories.models import Memory
+from openmemory.rest.credentials import COOKIE
 from openmemory.rest.origins import Origins
 from openmemory.search import as_of, readback
 from openmemory.server.application import create_app
@@ -211,9 +212,11 @@ class Trial:
         Raises:
             Leak: the sign-in counts.
         """
+        assert actor.key is not None
+        session = await self.world.services.browser_sessions.open(actor.key, LOCAL, 60)
         answer = await self.http.request(
             attempt.method, attempt.path, params=attempt.params, json=attempt.body,
-            headers={"Origin": PAGE, "Cookie": f"openmemory_key={actor.key}"},
+            headers={"Origin": PAGE, "Cookie": f"{COOKIE}={session}"},
         )  # fmt: skip
         if not attempt.path.startswith(OPEN) and answer.status_code != 403:
             raise Leak(f"{actor.name} was signed in on a page that nobody has named: {attempt} {answer.status_code}")
