@@ -421,3 +421,17 @@ async def test_an_mcp_client_that_keeps_neither_headers_nor_query_works_with_the
         listed = await http.post(f"/key/{secret}/mcp/claude/http/{new_user}", json=message, headers=headers)
         assert len(listed.json()["result"]["structuredContent"]["result"]) == 2
         assert (await http.get(f"/mcp/claude/sse/{new_user}")).status_code == 401
+
+
+async def test_sessions_that_have_ended_are_removed(services, new_user):
+    key = await services.keys.create(LOCAL, KeyCreate(name="k", user_id=new_user))
+    principal = await services.keys.find(key.key)
+    assert principal is not None
+    over, revoked = [await services.browser_sessions.open(key.key, principal, seconds) for seconds in (-1, 60)]
+    assert await services.browser_sessions.credential(over) is None
+    assert await services.browser_sessions.credential(revoked) == key.key
+    await services.keys.revoke(LOCAL, key.id)
+    await services.browser_sessions.prune()
+    async with services.database.statement() as tx:
+        left = text("SELECT count(*) FROM browser_sessions WHERE key_id = :key")
+        assert await tx.scalar(left, {"key": key.id}) == 0
