@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from openmemory.access.apps import Apps
+from openmemory.access.browser_sessions import BrowserSessions
 from openmemory.access.directory import Directory
 from openmemory.access.grants import Grants
 from openmemory.access.keys import ApiKeys
@@ -151,6 +152,7 @@ class Services:
     feed: Feed
     grants: Grants
     keys: ApiKeys
+    browser_sessions: BrowserSessions
     audit: Audit
     configuration: Configuration
     embedders: Embedders
@@ -348,6 +350,7 @@ async def open_services(
             feed=Feed(database),
             grants=Grants(database, Memory),
             keys=keys,
+            browser_sessions=BrowserSessions(database),
             audit=Audit(database, settings.audit),
             configuration=configuration,
             embedders=embedders,

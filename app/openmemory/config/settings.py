@@ -180,7 +180,9 @@ class LimitSettings(Section):
     )
     ids: int = Field(1_000, ge=1, le=100_000, description="Maximum ids in one request.")
     batch: int = Field(1_000, ge=1, le=10_000, description="Maximum memories in one batch.")
-    sessions: int = Field(100, ge=1, le=10_000, description="Maximum SSE sessions of one key or token in one process.")
+    sessions: int = Field(
+        100, ge=1, le=10_000, description="Maximum SSE sessions of one key or token in one process, or of all without."
+    )
     body: int = Field(8_388_608, ge=1_024, le=1_073_741_824, description="Maximum bytes of one request.")
     backup: int = Field(
         1_073_741_824, ge=1_024, le=1_099_511_627_776, description="Maximum bytes of an archive to import."

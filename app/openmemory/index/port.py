@@ -53,7 +53,7 @@ class Payload:
 @dataclass(slots=True, kw_only=True)
 class Point:
     """One searchable item. `user` is `users.id`; `text_hash` is that of the text whose chunks' `vectors` they are.
-    `words` is the vector of its words (see `index.bm25`).
+    `words` is the vector of its words (see `index.bm25`). `writers`: the other apps that had a part in it.
 
     Its `document` is read only if needed: to embed the text, and for an index that stores it. Not frozen, since
     creating frozen objects takes twice as long and there may be a hundred thousand.
@@ -67,6 +67,7 @@ class Point:
     revision: int
     text_hash: str
     categories: Sequence[UUID] = ()
+    writers: Sequence[UUID] = ()
     document: Payload | None = None
     words: SparseVector = NO_WORDS
     vectors: Vectors = field(default_factory=lambda: NO_VECTORS)

@@ -111,7 +111,7 @@ async def _show(services: Services, call: ToolCall[ShowArguments]) -> Answer:
     linked = await services.links.of(call.caller, id_)
     short = await services.short_ids.shortened(call.caller, [id_, *(one.id for one in linked.links)])
     untrusted = Untrusted(services.settings.capture.injection)
-    text, app = untrusted.text(memory.content, memory.labels), untrusted.name(memory.app_name)
+    text, app = untrusted.text(memory.content, memory.labels), untrusted.name(memory.text_app_name)
     lines = [memory_line(short[id_], memory, app, text, unusual(memory, None, untrusted.name(memory.namespace)))]
     links = []
     for one in linked.links:

@@ -239,6 +239,7 @@ async def update_text(
     *,
     confirms: bool = False,
     said: datetime | None = None,
+    restored: int | None = None,
 ) -> ReplacedText:
     """Write a new revision of the one memory that `which` selects. Unchanged content writes nothing.
 
@@ -246,6 +247,7 @@ async def update_text(
 
     `confirms`: the user themself named the categories, which confirms those that were assigned automatically. `said`:
     the time of the new revision; None: now.
+    `restored`: the text is that of this revision, and so belongs to the app that wrote it then.
 
     Raises:
         NotFound: there is no such memory, or it is not the caller's.
@@ -290,6 +292,7 @@ async def update_text(
         "revision": current.revision + 1, "updated_at": func.now(), "labels": list(labels(content, metadata)),
         "expires_at": expires_at,
     }  # fmt: skip
+    values |= await _writers(tx, caller, current, values, restored)
     duplicate = and_(
         Memory.user_id == caller.user_id, Memory.namespace == current.namespace, Memory.app_id == current.app_id,
         Memory.hash == values["hash"], Memory.id != current.id,
@@ -308,6 +311,23 @@ async def update_text(
     )  # fmt: skip
     await outbox.add_entries(tx, ItemKind.MEMORY, [current.id])
     return replaced
+
+
+async def _writers(
+    tx: Tx, caller: Caller, current: Any, values: dict[str, Any], restored: int | None
+) -> dict[str, Any]:
+    """The columns that name the apps whose text and metadata a memory holds after an update to these values."""
+    columns: dict[str, Any] = {}
+    if values["content"] != current.content:
+        writer: UUID | None = caller.app_id
+        if restored is not None:
+            writer = await tx.scalar(select(repository.author(literal(current.id), literal(restored))))
+        other = None if writer == current.app_id else writer
+        by_user = caller.owner and writer == caller.app_id
+        columns |= {"text_app_id": other, "text_by_user": other is not None and by_user}
+    if values["metadata_"] != current.metadata:
+        columns["metadata_app_id"] = None if caller.app_id == current.app_id else caller.app_id
+    return columns
 
 
 def end_of(expiry: Expiry) -> datetime | None:

@@ -112,7 +112,7 @@ class ProjectStates:
         state, note = parsed(record.content)
         return ProjectState(
             record.id, record.namespace, state, record.revision, _reason(record.metadata_),
-            record.app_name, record.updated_at, record.labels, len(record.content), self._limits.text, note,
+            record.text_app_name, record.updated_at, record.labels, len(record.content), self._limits.text, note,
         )  # fmt: skip
 
     async def find(self, caller: Caller, namespace: str) -> ProjectState | None:

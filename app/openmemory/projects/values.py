@@ -145,7 +145,7 @@ def stored_value(record: MemoryRecord) -> StoredValue:
     """A memory of the kind `keyed` as a value."""
     topic, key, value = kept.value_parts(record.key, record.content)
     return StoredValue(
-        record.id, topic, key, value, record.namespace, record.app_name, record.revision, record.created_at,
+        record.id, topic, key, value, record.namespace, record.text_app_name, record.revision, record.created_at,
         record.updated_at, record.labels,
     )  # fmt: skip
 

@@ -51,8 +51,8 @@ class Row(NamedTuple):
     def listed(cls, record: MemoryRecord) -> Row:
         """Returns the row of a record."""
         return cls(
-            record.id, record.content, record.app_name, record.created_at, record.state, record.categories, record.kind,
-            record.namespace, record.labels, record.expires_at, record.superseded_by is not None,
+            record.id, record.content, record.text_app_name, record.created_at, record.state, record.categories,
+            record.kind, record.namespace, record.labels, record.expires_at, record.superseded_by is not None,
         )  # fmt: skip
 
     @classmethod

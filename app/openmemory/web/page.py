@@ -84,6 +84,11 @@ class PageRequest:
     @property
     def administers(self) -> bool:
         """True if the credential may change what concerns every user."""
+        return self.principal.administers
+
+    @property
+    def manages_keys(self) -> bool:
+        """True if the credential may make keys, at least within its own bounds."""
         return Scope.ADMIN in self.principal.scopes
 
     @property
@@ -106,7 +111,7 @@ class PageRequest:
             "settings/categories": self.everything,
             "settings/policies": self.everything,
             "settings/archives": self.everything,
-            "settings/keys": self.administers,
+            "settings/keys": self.manages_keys,
         }
         return needed.get(path, True)
 
