@@ -204,7 +204,7 @@ async def open_services(
     async with AsyncExitStack() as stack:
         if stores is None:
             stores = (await stack.enter_async_context(open_stores(settings, listen=listen))).stores
-        database = Database(stores.database, settings.database)
+        database = Database(stores.database, stores.within_grant(settings.database))
         stack.push_async_callback(database.close)
         egress = Egress(settings.egress.allow)
         configuration = Configuration(database, settings, egress, environment())

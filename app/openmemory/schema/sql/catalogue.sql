@@ -1,5 +1,6 @@
--- Everything that migrations make in the current schema, one line each. Nothing is printed from PostgreSQL's own form of
--- an expression, which differs between its versions: of checks, defaults and conditions the lines say that they are there.
+-- catalogue: everything that migrations make in the current schema, one line each. Nothing is printed from
+-- PostgreSQL's own form of an expression, which differs between its versions: of checks, defaults and conditions the
+-- lines say that they are there.
 WITH tables AS (
     SELECT c.oid, c.relname FROM pg_class AS c
     WHERE c.relnamespace = to_regnamespace(current_schema()::text) AND c.relkind IN ('r', 'p')
