@@ -259,7 +259,7 @@ async def open_services(
             settings=settings,
         )
         captures = Captures(database, capturing, outbox_delivery, intake=intake, rates=rates, settings=settings)
-        near = Duplicates(database, spaces, settings.dedup, intake)
+        near, trials = Duplicates(database, spaces, settings.dedup, intake), Trials(configuration, embedders, llms)
         reads = ReadCounts(database, limits=settings.limits, rates=rates)
         states = ProjectStates(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates)
 
@@ -348,7 +348,7 @@ async def open_services(
             audit=Audit(database, settings.audit),
             configuration=configuration,
             embedders=embedders,
-            trials=Trials(configuration, embedders, llms),
+            trials=trials,
             rates=rates,
             denials=Denials(database, rates),
             health=Health(
@@ -357,6 +357,9 @@ async def open_services(
                 reconciler,
                 VERSION,
                 index_folder=None if settings.qdrant.url else stores.folder / INDEX_FOLDER,
+                objects=objects if settings.documents.keep or settings.documents.store else None,
+                models=trials,
+                captures=capturing,
             ),
             reconciler=reconciler,
             index_sync=IndexSync(database, reconciler),

@@ -66,6 +66,7 @@ def _session(settings: DatabaseSettings) -> dict[str, str]:
     instead of 1.8)."""
     return {
         "statement_timeout": f"{settings.statement_timeout}s",
+        "lock_timeout": _lock_timeout(settings.statement_timeout),
         # Releases the locks of a vanished client machine within about a minute.
         "tcp_keepalives_idle": "30",
         "tcp_keepalives_interval": "10",
@@ -76,6 +77,11 @@ def _session(settings: DatabaseSettings) -> dict[str, str]:
         "plan_cache_mode": "force_generic_plan",
         "jit": "off",
     }
+
+
+def _lock_timeout(seconds: int) -> str:
+    """A little less than the timeout of a statement, so that one that waits for a lock says so."""
+    return f"{900 * seconds}ms"
 
 
 _PLANNED = "-c plan_cache_mode=force_custom_plan -c work_mem=16MB"
@@ -184,6 +190,7 @@ class Database:
                 if snapshot:
                     await tx.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
                 await tx.execute(text(f"SET LOCAL statement_timeout = '{seconds}s'"))
+                await tx.execute(text(f"SET LOCAL lock_timeout = '{_lock_timeout(seconds)}'"))
                 # Much time may pass between two of these statements, and each needs its own plan.
                 await tx.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{seconds}s'"))
                 await tx.execute(text("SET LOCAL plan_cache_mode = auto"))

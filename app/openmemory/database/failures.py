@@ -1,4 +1,4 @@
-"""What failures of PostgreSQL mean for callers: one table, by SQLSTATE."""
+"""Translates failures of PostgreSQL into our errors, with one table by SQLSTATE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many connections a server grants, and how large the pools may be for that."""
+"""Fits the connection pools into what a server grants."""
 
 from __future__ import annotations
 

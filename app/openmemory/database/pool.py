@@ -90,7 +90,6 @@ class CheckoutLimit:
 
     def suspend(self) -> None:
         """Gives back a connection that the server refuses to open. The pool has one less for a moment."""
-        self._last = time.monotonic()  # the server answered
         asyncio.get_running_loop().call_later(_REFUSED, self._next)
 
     def _next(self) -> None:
