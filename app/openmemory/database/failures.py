@@ -19,7 +19,7 @@ class _Meaning(NamedTuple):
 _AWAY = _Meaning("The database does not answer.")
 _LOGIN = _Meaning("The database refuses the login of OpenMemory.", "database_login", 30.0)
 _DAMAGED = _Meaning("The database reports a failing disk or damaged files.", "database_damaged", 30.0)
-BUSY = _Meaning("The database has no free connection.")
+_BUSY = _Meaning("The database has no free connection.")
 
 _MEANINGS = {
     "25006": _Meaning("The database is read-only at the moment.", "database_read_only", 5.0),
@@ -27,7 +27,7 @@ _MEANINGS = {
     "3D": _Meaning("The database of OpenMemory does not exist on the server.", "database_login", 30.0),
     "53100": _Meaning("The disk of the database is full.", "database_full", 30.0),
     "53200": _Meaning("The database has no memory left.", "database_full", 5.0),
-    "53300": BUSY,
+    "53300": _BUSY,
     "55P03": _Meaning("Somebody else has locked the data in the database.", "database_locked", 5.0),
     "57014": _Meaning("The database did not answer in time.", "database_slow"),
     "57P03": _Meaning("The database is starting or stopping."),
@@ -48,6 +48,7 @@ _WORDS = {
     "authentication failed": "28P01",
     "no pg_hba.conf entry": "28000",
     "is not permitted to log in": "28000",
+    'role "': "28000",
     '" does not exist': "3D000",
     "No space left on device": "53100",
 }
@@ -88,7 +89,7 @@ def unavailable(error: BaseException, *, broken: bool) -> Unavailable | None:
     connection was lost."""
     cause = cause_of(error)
     if isinstance(error, exc.TimeoutError):
-        meaning = BUSY
+        meaning = _BUSY
     elif isinstance(cause, pg.DeadlockDetected | pg.SerializationFailure) and not broken:
         # PostgreSQL is healthy and aborted one of two conflicting transactions.
         return Overtaken("Somebody else changed the same at the same moment, and nothing was written. Do it again.")
