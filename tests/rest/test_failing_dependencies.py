@@ -162,9 +162,12 @@ async def test_pools_that_refuse_are_noticed(services: Services) -> None:
 
 
 async def test_a_language_model_that_is_down_is_noticed(inferring: Services, model: LlmServer) -> None:
-    assert (await inferring.health.diagnose()).checks["language_model"].detail == {"model": "openai/m"}
+    def health() -> Health:
+        return Health(inferring.database, inferring.spaces, inferring.reconciler, "1", models=inferring.trials)
+
+    assert (await health().diagnose()).checks["language_model"].detail == {"model": "openai/m"}
     model.script = lambda _: Answer("no such key", status=401)
-    found = await inferring.health.diagnose()
+    found = await health().diagnose()
     assert [problem for problem in found.problems if problem.startswith("language_model: ")]
     assert "test-key-0123456789" not in found.model_dump_json()
 

@@ -120,7 +120,7 @@ class Health:
         if objects is not None:
             self._others["documents"] = Probe(objects.check, within=_PATIENCE, keep=60)
         self._schema = Probe(self._compared, within=_PATIENCE)
-        self._llm = Probe(self._language_model, within=_LLM_PATIENCE)
+        self._llm = Probe(self._language_model, within=_LLM_PATIENCE, keep=60)
 
     async def ready(self, *, anew: bool = False) -> Readiness:
         """Returns the result of a check of each dependency. `anew`: of one that is not over yet."""
@@ -194,7 +194,7 @@ class Health:
 
     async def _examined(self) -> Readiness:
         """Returns readiness with the checks that take too long for every probe of a load balancer."""
-        ready, llm = await asyncio.gather(self.ready(anew=True), self._llm.check(anew=True))
+        ready, llm = await asyncio.gather(self.ready(anew=True), self._llm.check())
         if llm.detail or not llm.ok:
             ready.checks["language_model"] = llm
         if ready.checks["postgres"].ok:
@@ -259,7 +259,7 @@ class Health:
 _PATIENCE = 4.0
 """Seconds that a dependency has to answer."""
 
-_LLM_PATIENCE = 30.0
+_LLM_PATIENCE = 15.0
 """Seconds that a language model has to answer."""
 
 _VERSIONS = text("SELECT current_setting('server_version'), (SELECT version_num FROM alembic_version LIMIT 1)")
