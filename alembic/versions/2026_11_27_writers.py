@@ -6,7 +6,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "2026_11_27_writers"
-down_revision = "2026_11_25_first"
+down_revision = "2026_11_27_captures"
 branch_labels = None
 depends_on = None
 

@@ -209,7 +209,7 @@ async def open_services(
     async with AsyncExitStack() as stack:
         if stores is None:
             stores = (await stack.enter_async_context(open_stores(settings, listen=listen))).stores
-        database = Database(stores.database, settings.database)
+        database = Database(stores.database, stores.within_grant(settings.database))
         stack.push_async_callback(database.close)
         egress = Egress(settings.egress.allow)
         configuration = Configuration(database, settings, egress, environment())
@@ -264,7 +264,7 @@ async def open_services(
             settings=settings,
         )
         captures = Captures(database, capturing, outbox_delivery, intake=intake, rates=rates, settings=settings)
-        near = Duplicates(database, spaces, settings.dedup, intake)
+        near, trials = Duplicates(database, spaces, settings.dedup, intake), Trials(configuration, embedders, llms)
         reads = ReadCounts(database, limits=settings.limits, rates=rates)
         states = ProjectStates(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates)
 
@@ -354,7 +354,7 @@ async def open_services(
             audit=Audit(database, settings.audit),
             configuration=configuration,
             embedders=embedders,
-            trials=Trials(configuration, embedders, llms),
+            trials=trials,
             rates=rates,
             denials=Denials(database, rates),
             health=Health(
@@ -363,6 +363,9 @@ async def open_services(
                 reconciler,
                 VERSION,
                 index_folder=None if settings.qdrant.url else stores.folder / INDEX_FOLDER,
+                objects=objects if settings.documents.keep or settings.documents.store else None,
+                models=trials,
+                captures=capturing,
             ),
             reconciler=reconciler,
             index_sync=IndexSync(database, reconciler),

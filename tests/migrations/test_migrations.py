@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -12,21 +12,17 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine, text
 
 from alembic import command
-from openmemory.embedded.folder import DataFolder
-from openmemory.embedded.postgres import EmbeddedPostgres
+from openmemory.schema.catalogue import FILE, catalogue
 from openmemory.schema.migrate import configuration, newest
 from openmemory.schema.tables import metadata
+from tests.migrations.servers import server
 
 
 @pytest.fixture
-async def empty_database(short_folder: Path) -> AsyncIterator[str]:
+async def empty_database() -> AsyncIterator[str]:
     """The address of a database that holds nothing, on a server of its own."""
-    folder = DataFolder.claim(short_folder / "migrating", listen="")
-    server = EmbeddedPostgres(folder)
-    await server.start()
-    yield server.url
-    await server.stop()
-    folder.release()
+    async with server() as url:
+        yield url
 
 
 def tables(url: str) -> set[str]:
@@ -54,6 +50,10 @@ async def test_migrations_go_up_and_down_and_make_what_the_models_say(empty_data
     with create_engine(empty_database, poolclass=NullPool).connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
+        made = "".join(f"{line}\n" for line in sorted(catalogue(connection)))
+    if "OPENMEMORY_TEST_UPDATE" in os.environ:
+        FILE.write_text(made, encoding="utf-8")
+    assert FILE.read_text(encoding="utf-8") == made, "run OPENMEMORY_TEST_UPDATE=1 make migrations"
     command.downgrade(config, "base")
     assert tables(empty_database) == set()
     assert functions_and_types(empty_database) == set()

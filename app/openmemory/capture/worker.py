@@ -115,6 +115,11 @@ class Worker:
                     await task
         self._loop = None
 
+    @property
+    def away(self) -> bool:
+        """True if the language model did not answer when it was last asked."""
+        return self._away > 0
+
     def wake(self) -> None:
         """Signals that there is work to do."""
         self._wake.set()

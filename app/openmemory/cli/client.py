@@ -147,18 +147,24 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def service(settings: Settings, url: str | None = None) -> AsyncIterator[Client]:
-    """A client of the service at `url`, or of the one on the data folder, or of one in this process."""
+async def service(settings: Settings, url: str | None = None, *, existing: bool = False) -> AsyncIterator[Client]:
+    """A client of the service at `url`, or of the one on the data folder, or of one in this process.
+
+    Raises:
+        NotFound: `existing`, and the data folder is missing or empty, so that one in this process would fill it.
+    """
     import asyncio
 
     import httpx
 
-    from openmemory.cli.finding import reachable_service
+    from openmemory.cli.finding import data_folder, is_empty, reachable_service
     from openmemory.config.settings import client_key
 
     found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
     address = url or found
     if address is None:
+        if existing and await asyncio.to_thread(is_empty, settings):
+            raise NotFound(f"{data_folder(settings)}: there is no data folder; `openmemory serve` makes one")
         async with _in_process(settings) as http:
             yield Client(http, settings)
         return
@@ -196,9 +202,11 @@ def checked_url(url: str, option: str = "--url") -> str:
     return url
 
 
-def connected(command: Callable[Concatenate[Client, P], Awaitable[CommandAnswer | None]]) -> Callable[..., None]:
+def connected(
+    command: Callable[Concatenate[Client, P], Awaitable[CommandAnswer | None]], *, existing: bool = False
+) -> Callable[..., None]:
     """Turns a coroutine function into a command: passes a client, shows the answer, and adds the options that select
-    the service. A command that returns an answer also has `--json`."""
+    the service. A command that returns an answer also has `--json`. `existing`: the command makes no data folder."""
     signature = inspect.signature(command, eval_str=True)
     added: dict[str, tuple[Any, Any]] = {"json": (Json, False)} if signature.return_annotation is CommandAnswer else {}
     added |= {"data_dir": (DataDir, None), "config": (ConfigFile, None), "url": (Url, None)}
@@ -212,7 +220,7 @@ def connected(command: Callable[Concatenate[Client, P], Awaitable[CommandAnswer 
         settings = where_to(config, data_dir, url)
 
         async def go() -> None:
-            async with service(settings, url) as client:
+            async with service(settings, url, existing=existing) as client:
                 answer = await command(client, **given)  # type: ignore[call-arg]
                 if answer is not None:
                     answer.show(json=json)

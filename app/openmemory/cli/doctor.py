@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from openmemory.cli.client import Client, connected
 from openmemory.cli.output import CommandAnswer, Table, plain, progress
 
 
-@connected
+@partial(connected, existing=True)
 async def doctor(client: Client) -> CommandAnswer:
     """Check every component and report problems. The exit code is 1 if there is one."""
     with progress("components checked"):

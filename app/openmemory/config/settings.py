@@ -52,7 +52,9 @@ class DatabaseSettings(Section):
     """PostgreSQL. An empty URL means the built-in one."""
 
     url: SecretStr = Field(SecretStr(""), description="postgresql://user:password@host:5432/name; empty: built in.")
-    pool_size: int = Field(10, ge=1, le=200, description="Connections in each of the three pools.")
+    pool_size: int = Field(
+        10, ge=1, le=200, description="Connections in each of the three pools; fewer if the server grants fewer."
+    )
     pool_timeout: int = Field(
         20, ge=1, le=300, description="Seconds to wait for a free connection of a pool while the database works."
     )

@@ -148,10 +148,12 @@ class Space:
         """Checks that the model accepts a text that every model accepts. If so, a rejected text was the problem.
 
         Raises:
-            EmbedderUnavailable: the model is unavailable.
+            EmbedderUnavailable: the model is unavailable, or its vectors have another length than those of the index.
         """
         # Not through the cache, which would keep answering.
-        await self.embedder.inner.query(_KNOWN_GOOD)
+        length = len((await self.embedder.inner.query(_KNOWN_GOOD)).vector)
+        if self._dimension is not None and length != self._dimension:
+            raise EmbedderUnavailable(f"it answers with {length} numbers, and the index has {self._dimension}")
 
     async def _embedded(self, text: str) -> QueryEmbedding:
         try:

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ from openmemory.sources.schemas import (
 from openmemory.sources.writing import NewPassage
 from openmemory.text_extraction.child import MAX_CHARACTERS
 from openmemory.text_extraction.extraction import Extracted, TextExtraction
-from openmemory.uploads.admission import Admission, paced
+from openmemory.uploads.admission import Admission
 from openmemory.uploads.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -119,19 +119,16 @@ class Documents:
         """Documents written since the start, by operation: add, update, delete, restore or erase."""
 
     @asynccontextmanager
-    async def upload(self, principal: Principal) -> AsyncIterator[tuple[Spool, Callable[[int], None]]]:
-        """A file for a document that comes in, and a callback that must be called with the number of bytes received.
-
-        The file is gone when the block ends.
+    async def upload(self, principal: Principal) -> AsyncIterator[Spool]:
+        """A file for a document that comes in. It is gone when the block ends.
 
         Raises:
-            Unavailable: there are too many uploads, this one is too slow, or the disk is full.
+            Unavailable: there are too many uploads, or the disk is full.
         """
         async with self._uploads.turn(principal.id):
             file = Spool(self._folder)
             try:
-                async with paced() as came:
-                    yield file, came
+                yield file
             finally:
                 file.close()
 
