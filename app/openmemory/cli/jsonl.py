@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from openmemory.serialization.exact_json import finite
+from openmemory.serialization.surrogates import replace_in_json
 
 IGNORED = ("id", "hash", "revision", "updated_at", "archived_at", "deleted_at")
 """Further fields of an export, which the importing service creates anew."""
@@ -100,7 +101,7 @@ def parse(raw: bytes) -> dict[str, Any]:
         ValueError: the line is not a memory; the message says why.
     """
     try:
-        memory = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        memory = json.loads(replace_in_json(raw).decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 (byte {error.start + 1})") from None
     except json.JSONDecodeError as error:
@@ -123,11 +124,9 @@ def parse(raw: bytes) -> dict[str, Any]:
     try:
         if finite(memory.get("metadata"))[1]:
             raise ValueError("metadata: must not contain infinite numbers, which JSON does not allow")
-        json.dumps(memory, ensure_ascii=False).encode("utf-8")
+        json.dumps(memory)
     except RecursionError:
         raise ValueError("metadata: is nested too deeply") from None
-    except UnicodeEncodeError:
-        raise ValueError("contains half of a surrogate pair, which is not valid Unicode") from None
     return memory
 
 

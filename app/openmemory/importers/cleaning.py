@@ -8,6 +8,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from openmemory.serialization import exact_json
+from openmemory.serialization.surrogates import replace_in
 
 STATES = ("active", "paused", "archived", "deleted")
 _MAX_SECONDS = 253_402_300_799
@@ -38,16 +39,12 @@ def identifier(name: str, value: Any) -> str:
 
 
 def words(name: str, value: Any) -> str:
-    """A string that can be encoded as UTF-8."""
+    """A string, with U+FFFD in place of halves of surrogate pairs and of invalid UTF-8."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if not isinstance(value, str):
         raise Unusable(f"{name}: must be a string")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise Unusable(f"{name}: must be valid Unicode; it contains half of a surrogate pair") from None
-    return value
+    return str(replace_in(value))
 
 
 def text(name: str, value: Any) -> str:
@@ -71,7 +68,7 @@ def mapping(name: str, value: Any) -> str:
     if not isinstance(value, dict):
         raise Unusable(f"{name}: must be a JSON object")
     try:
-        kept, numbers = exact_json.finite(value)
+        kept, numbers = exact_json.finite(replace_in(value))
         found = exact_json.dumps(kept).decode()
     except (TypeError, RecursionError):
         raise Unusable(f"{name}: must be valid JSON without very deep nesting") from None
