@@ -290,9 +290,7 @@ async def test_a_name_may_be_any_text(call: Callable[..., Awaitable[dict[str, An
     assert (item["user_id"], item["app_name"]) == (f"{name}-{new_user}", name)
 
 
-async def test_a_text_with_half_of_a_surrogate_pair_is_stored_with_a_replacement(
-    http: httpx.AsyncClient, new_user: str
-) -> None:
+async def test_half_of_a_surrogate_pair_is_stored_as_a_replacement(http: httpx.AsyncClient, new_user: str) -> None:
     for headers in ({}, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add_memories"}):
         meta = json.dumps(MODERN["_meta"])
         body = (
@@ -306,9 +304,7 @@ async def test_a_text_with_half_of_a_surrogate_pair_is_stored_with_a_replacement
         assert answer.json()["result"]["structuredContent"]["results"][0]["memory"] == "a\ufffdb"
 
 
-async def test_a_text_with_half_of_a_surrogate_pair_comes_through_a_session(
-    http: httpx.AsyncClient, new_user: str
-) -> None:
+async def test_half_of_a_surrogate_pair_comes_through_a_session(http: httpx.AsyncClient, new_user: str) -> None:
     body = CALL % b'{"text": "x \\udc00 \\ud83d\\ude00", "metadata": "{\\"k\\": \\"\\\\ud83d\\"}"}'
     async with stream_of(http, f"/mcp/claude/sse/{new_user}") as stream:
         await stream.shake_hands()
