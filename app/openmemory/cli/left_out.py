@@ -62,7 +62,7 @@ class LeftOut:
 
 
 class LeftOutOfSession(NamedTuple):
-    """What was left out of one session: the number of messages by reason, and the reason why the rest waits."""
+    """A session of which messages were left out: their number by reason, and the reason why the rest waits."""
 
     transcript: str
     messages: Mapping[str, int]
@@ -76,7 +76,7 @@ def sessions_folder() -> str:
 
 
 def left_out_of_sessions(folder: str) -> list[LeftOutOfSession]:
-    """What the hooks left out, by session; empty if they left out nothing."""
+    """Returns the sessions of which the hooks left something out; empty if there are none."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))
     except OSError:

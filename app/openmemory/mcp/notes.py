@@ -34,7 +34,7 @@ class _ByIdArguments(Arguments):
 class UpdateNoteArguments(_ByIdArguments):
     id: Reference
     title: str | None = None
-    summary: str | None = Field(None, description="An empty text removes it.")
+    summary: str | None = Field(None, description="A dash removes it.")
     tags: Strings | None = Field(None, description="All tags.")
     tags_add: Strings = Field(default_factory=list)
     tags_remove: Strings = Field(default_factory=list)
@@ -79,7 +79,7 @@ async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> An
     before = await services.memories.get(call.caller, id_)
     title, _, summary = before.content.partition("\n")
     title = title if given.title is None else given.title
-    summary = summary if given.summary is None else given.summary
+    summary = summary if given.summary is None else given.summary if given.summary != "-" else ""
     metadata = dict(before.metadata_)
     for name in ("tags", "entities"):
         kept = getattr(given, name)

@@ -22,7 +22,7 @@ READ = 50
 """The number of messages that one call reads by default."""
 
 
-class LoggedMessage(BaseModel):
+class LoggedMessage(Arguments):
     """A message as a model gives it."""
 
     role: str = Field("user", description="user, assistant, or a name.")
