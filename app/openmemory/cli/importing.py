@@ -28,6 +28,7 @@ from openmemory.errors import (
     Unavailable,
 )
 from openmemory.resilience.daemon_threads import in_daemon
+from openmemory.serialization.normal_form import normal_form
 from openmemory.serialization.timestamps import epoch_seconds
 
 _BATCH = 200
@@ -155,7 +156,7 @@ class Import:
             except NotFound:  # the user is new
                 return None
             for item in found["items"]:
-                if (item["content"], item["app_name"]) == (text, app):
+                if (normal_form(item["content"]), item["app_name"]) == (normal_form(text), app):
                     return str(item["id"])
             if params["page"] >= found["pages"]:
                 return None
