@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Annotated, Any
 
 from mcp_types import ToolAnnotations
@@ -14,6 +13,7 @@ from openmemory.mcp.compact import block, brackets, inline, listing
 from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Time, Tool, ToolCall, absent, json_list
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import SearchQuery
+from openmemory.serialization.timestamps import TimeInput
 from openmemory.services import Services
 from openmemory.sources.models import PassageKind
 from openmemory.sources.schemas import MessageAdded, MessageEvent, NewMessage, NewMessages
@@ -28,7 +28,7 @@ class LoggedMessage(Arguments):
     role: str = Field("user", description="user, assistant, or a name.")
     content: str
     id: str | None = Field(None, description="Yours; repeated ones are stored once.")
-    created_at: datetime | None = None
+    created_at: TimeInput | None = None
 
 
 class LogArguments(Arguments):
