@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.left_out import left_out_of_sessions, sessions_folder
+from openmemory.cli.hook import sessions_folder
+from openmemory.cli.left_out import left_out_of_sessions
 from openmemory.cli.output import CommandAnswer, Table, plain, progress
 
 

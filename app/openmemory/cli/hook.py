@@ -120,7 +120,6 @@ def _answer(event: str, options: Options) -> str:
 
 def _capture(options: Options, given: Mapping[str, Any], body: Mapping[str, Any]) -> None:
     """Sends what the user wrote since the last time, for the language model. Without one, the service keeps nothing."""
-    from openmemory.cli.left_out import sessions_folder
     from openmemory.cli.transcript import send_new
 
     if not isinstance(transcript := given.get("transcript_path"), str):
@@ -141,7 +140,6 @@ def _capture(options: Options, given: Mapping[str, Any], body: Mapping[str, Any]
 
 def _log(options: Options, given: Mapping[str, Any], body: Mapping[str, Any]) -> None:
     """Stores what both sides said since the last time, verbatim. With `infer`, the language model reads it too."""
-    from openmemory.cli.left_out import sessions_folder
     from openmemory.cli.transcript import Message, acceptable, log_new
 
     if not isinstance(transcript := given.get("transcript_path"), str):
@@ -284,6 +282,12 @@ def _data_folders() -> list[str]:
     else:
         home = os.environ.get("XDG_DATA_HOME", "").strip() or "~/.local/share"
     return [os.path.join(home, "openmemory"), "/var/lib/openmemory"]
+
+
+def sessions_folder() -> str:
+    """The folder in which the hooks remember how far they stored each session."""
+    home = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME", "").strip()
+    return os.path.join(os.path.expanduser(home or "~/.cache"), "openmemory", "sessions")
 
 
 def _read(path: str) -> str:

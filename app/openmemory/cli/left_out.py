@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -67,12 +66,6 @@ class LeftOutOfSession(NamedTuple):
     transcript: str
     messages: Mapping[str, int]
     waiting: str | None
-
-
-def sessions_folder() -> str:
-    """The folder in which the hooks remember how far they stored each session."""
-    home = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME", "").strip()
-    return os.path.join(os.path.expanduser(home or "~/.cache"), "openmemory", "sessions")
 
 
 def left_out_of_sessions(folder: str) -> list[LeftOutOfSession]:
