@@ -221,12 +221,13 @@ def _refuse_other_kinds(name: str, file: BinaryIO) -> None:
     hint = f"`openmemory import openmemory {name}`"
     if is_sqlite(start) or is_zip(start):
         found = foreign_zip(file, TABLES) if is_zip(start) and file.seekable() else None
-    elif b"\n{" in text or (text.startswith(b"{") and not foreign_json(start)):
-        return  # lines, of which the first is broken
     else:
-        found, hint = foreign_json(start) or foreign_text(start), f"`openmemory import mem0 {name}`"
+        first = text.partition(b"\n")[0]
+        found, hint = foreign_json(first if first.rstrip().endswith(b"}") else text), f"`openmemory import mem0 {name}`"
+        if found is None and not text.startswith((b"[", b"{")) and b"\n{" not in text:
+            found = foreign_text(start)
         if found is None and not text.startswith(b"["):
-            return
+            return  # lines, of which the first is broken
     if found is not None:
         raise SetupError(f"{name}: is {found.name}, which cannot be imported as it is", hint=found.remedy)
     raise SetupError(f"{name}: must be JSON Lines, with a memory in each line", hint=hint)

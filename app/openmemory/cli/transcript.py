@@ -84,18 +84,23 @@ def log_new(transcript: str, folder: str, log: Log) -> None:
     name = _name(transcript)
     left_out = LeftOut(os.path.join(folder, f"{name}.log{SUFFIX}"), transcript)
 
+    def logged(batch: list[Message]) -> None:
+        for some in _batches(batch):
+            for reason in log(name, some):
+                left_out.add(reason)
+
     def pass_on(start: int, end: int) -> Iterator[int]:
         batch: list[Message] = []
         for reached, line in _lines(transcript, start, end):
             batch += _messages(line, reached, left_out)
-            if reached < end and len(batch) < LOGGED_TOGETHER and _characters(batch) < _TOGETHER:
-                continue
-            for some in _batches(batch):
-                for reason in log(name, some):
-                    left_out.add(reason)
-            left_out.save(start)
-            yield reached
-            start, batch = reached, []
+            if len(batch) >= LOGGED_TOGETHER or _characters(batch) >= _TOGETHER:
+                logged(batch)
+                left_out.save(start)
+                yield reached
+                start, batch = reached, []
+        logged(batch)
+        left_out.save(start)
+        yield end
 
     _new_parts(transcript, os.path.join(folder, f"{name}.log"), left_out, pass_on)
 

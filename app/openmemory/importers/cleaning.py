@@ -90,7 +90,7 @@ def moment(name: str, value: Any) -> str:
         parsed = datetime.fromisoformat(words(name, value).strip())
         return (parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)).isoformat()
     except (ValueError, OverflowError, OSError):
-        raise Unusable(f"{name}: must be a time in ISO 8601, or a number since 1970") from None
+        raise Unusable(f"{name}: must be a time in ISO 8601, or seconds since 1970") from None
 
 
 def names(value: Any) -> list[str]:
