@@ -52,3 +52,18 @@ def test_what_is_refused_is_told_and_the_rest_is_stored(om: Run, user: str) -> N
     assert broken.returncode != 0
     assert "line 1: must be a JSON object" in broken.stderr
     assert om("threads", "log", "chat", "-", "--user", user, stdin="\n").returncode != 0
+
+
+def test_arguments_that_are_not_utf_8_and_texts_that_were_cut_are_stored(om: Run, user: str) -> None:
+    latin = b"caf\xe9".decode(errors="surrogateescape")
+    told = om("threads", "log", latin, latin, "--role", latin, "--title", latin, "--user", user)
+    assert (told.returncode, told.stdout) == (0, "Stored 1 of 1 messages.\n"), told.stderr
+    lines = '{"content": "cut \\ud83d"}\n{"content": "ends\u2028of\x85lines"}\n'
+    assert om("threads", "log", latin, "-", "--user", user, stdin=lines).stdout == "Stored 2 of 2 messages.\n"
+    shown = json.loads(om("threads", "show", latin, "--user", user, "--json").stdout)["items"]
+    assert [(item["role"], item["content"]) for item in shown] == [
+        ("caf\ufffd", "caf\ufffd"), ("user", "cut \ufffd"), ("user", "ends\u2028of\x85lines"),
+    ]  # fmt: skip
+    assert om("add", latin, "--metadata", '{"k": "\\ud83d"}', "--user", user).returncode == 0
+    [found] = json.loads(om("list", "--user", user, "--json").stdout)["items"]
+    assert (found["content"], found["metadata_"]) == ("caf\ufffd", {"k": "\ufffd"})

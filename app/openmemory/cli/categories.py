@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli.client import Client, connected
+from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.options import User, words
 from openmemory.cli.output import CommandAnswer, Table, memories, progress
 
@@ -74,10 +74,8 @@ async def forget(
 
 
 def _path(name: str) -> str:
-    from urllib.parse import quote
-
     # A name of only dots would lead to another path.
-    return f"{_CATEGORIES}/{quote(name, safe='').replace('.', '%2E')}"
+    return f"{_CATEGORIES}/{path_part(name).replace('.', '%2E')}"
 
 
 @categories.command()

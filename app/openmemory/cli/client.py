@@ -25,6 +25,7 @@ from openmemory.errors import (
     Unauthenticated,
     Unavailable,
 )
+from openmemory.serialization.surrogates import replace_in
 
 if TYPE_CHECKING:
     from httpx import AsyncClient, Response
@@ -65,10 +66,12 @@ class Client:
         import httpx
 
         timeout = httpx.Timeout(5, read=None) if patient else httpx.USE_CLIENT_DEFAULT
-        body = body if body is None or whole else _given(body)
+        # Arguments that are not UTF-8, and texts that were cut, have halves of surrogate pairs.
+        body = replace_in(body if body is None or whole else _given(body))
+        params = replace_in(_given(params))
         try:
             with self._transport():
-                answer = await self.http.request(method, path, params=_given(params), json=body, timeout=timeout)
+                answer = await self.http.request(method, path, params=params, json=body, timeout=timeout)
         except ValueError as error:
             raise Invalid("body", f"must be valid JSON: {error}") from error
         if not answer.is_success:
@@ -140,6 +143,13 @@ class Client:
             if category["name"].casefold() == name.strip().casefold():
                 return str(category["id"])
         raise NotFound(f"{await self.user(user)} has no memories of the category {name!r}", code="category_not_found")
+
+
+def path_part(text: str, safe: str = "") -> str:
+    """A text of the user as a part of a path."""
+    from urllib.parse import quote
+
+    return quote(replace_in(text), safe=safe)
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

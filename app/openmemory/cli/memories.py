@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli.client import Client, connected
+from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.options import (
     Category,
     ExpiresAt,
@@ -167,9 +167,7 @@ async def _changed(client: Client, method: str, path: str, memories: list[str], 
 
 
 def _of(memory: str) -> str:
-    from urllib.parse import quote
-
-    return f"{_PATH}/{quote(memory, safe='')}"
+    return f"{_PATH}/{path_part(memory)}"
 
 
 def _first(row: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli.client import Client, connected
+from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Query, Rows, Since, Until, User, words
 from openmemory.cli.output import CommandAnswer, Table, confirm, local_time, page_answer, plain, read_stdin
 from openmemory.cli.passages import found_passages
@@ -22,9 +22,7 @@ _TOGETHER = 500
 
 
 def _of(thread: str, part: str = "") -> str:
-    from urllib.parse import quote
-
-    return f"{_PATH}/{quote(thread)}{part}"
+    return f"{_PATH}/{path_part(thread, '/')}{part}"
 
 
 @threads.command("list")
@@ -153,7 +151,7 @@ def _lines(text: str) -> list[Any]:
     import json
 
     entries = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # a message may have the other ends of lines
         if line.strip():
             try:
                 entries.append(json.loads(line))

@@ -28,6 +28,7 @@ from openmemory.embedded.folder import default_data_dir, running_service
 from openmemory.errors import OpenMemoryError
 from openmemory.mcp.formats import AnswerFormat, default_format, named_toolsets
 from openmemory.serialization.exact_json import no_number
+from openmemory.serialization.surrogates import replace_in_json
 
 # The names below are the protocol's. The SDK has them too, but importing it takes longer than the rest of a start.
 VERSION_HEADER, METHOD_HEADER, NAME_HEADER = "mcp-protocol-version", "mcp-method", "mcp-name"
@@ -165,6 +166,7 @@ class _Bridge:
                 limit.reschedule(asyncio.get_running_loop().time() + FAREWELL)
 
     async def _take(self, line: bytes, group: asyncio.TaskGroup) -> None:
+        line = replace_in_json(line)
         try:
             message = json.loads(line.decode(), parse_constant=no_number)
         except (ValueError, RecursionError):

@@ -55,6 +55,7 @@ from openmemory.memories.models import (
 )
 from openmemory.memories.schemas import Amendment, CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate, ReplacedText
 from openmemory.serialization import exact_json
+from openmemory.serialization.normal_form import normal_form
 
 _ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", user="new.user_id", source="FROM new")
 
@@ -104,8 +105,9 @@ _EXPIRED = literal("expired", Text())
 
 
 def text_hash(content: str) -> str:
-    """MD5 of the UTF-8 text in hexadecimal, as in mem0. It identifies equal texts and has no security purpose."""
-    return hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
+    """MD5 of the text's normal form in hexadecimal, of most texts the same as mem0's. It identifies equal texts and has
+    no security purpose."""
+    return hashlib.md5(normal_form(content).encode(), usedforsecurity=False).hexdigest()
 
 
 async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> list[MemoryAdded]:
