@@ -30,11 +30,11 @@ ROUND = {ItemKind.MEMORY: BATCH, ItemKind.PASSAGE: 16}
 """The number of outbox entries in one round, by kind. Rounds of passages are short, so that a memory that comes
 meanwhile waits for few of them. Passages are delivered when no memory is due."""
 
-LEASE = 120.0
+LEASE = 20.0
 """The seconds after which another process takes over the outbox entries of a round whose process died. A live process
 renews its lease."""
 
-RENEW_AFTER = 30.0
+RENEW_AFTER = 5.0
 """The seconds between two renewals of a lease, so that a slow model or index may take longer than the lease."""
 
 ALONE_AFTER = 3
@@ -46,8 +46,14 @@ FLUSH_AFTER = 10.0
 FAILURES = (IndexUnavailable, EmbedderUnavailable, ValueError)
 """The possible failures of a write to a space. ValueError is a vector that the index cannot take."""
 
-IDLE = 30.0
+IDLE = 10.0
 """The seconds between checks for outbox entries whose process died. Entries from this process wake it at once."""
+
+IMPOSSIBLE_AFTER = 30.0
+"""The seconds between checks for entries whose times are impossible."""
+
+WITHOUT_PAUSE = 8 * BATCH
+"""The number of entries after which the background delivery looks at what else it has to do."""
 
 QUIET = 60.0
 """The seconds between two log lines about the same kind of failure."""
@@ -100,19 +106,29 @@ class OutboxDelivery:
             self._task = None
         await self.breaker.close()
 
-    async def drain(self) -> Delivered:
-        """Processes all outbox entries that are due. Tries nothing while the index or the model is known to be
-        unavailable."""
+    async def drain(self, at_most: int | None = None) -> Delivered:
+        """Processes the outbox entries that are due. Tries nothing while the index or the model is known to be
+        unavailable.
+
+        Ends after `at_most` entries, by default as many as there are now: an outbox that is filled as fast as it is
+        emptied must not hold up what comes after.
+        """
+        if at_most is None:
+            async with self._database.statement() as tx:
+                at_most, _ = await outbox.waiting(tx)
         total = Delivered()
-        while True:
+        while at_most > 0:
             async with self._round:
                 claimed, done = await self._deliver()
             total.add(done)
+            at_most -= claimed
             if not claimed or done.failed:
-                return total
+                break
+        return total
 
     async def _run(self) -> None:
         pause: float = 0
+        looked_at_times = time.monotonic()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):  # wait_for may miss a cancellation if it is woken just before
@@ -120,9 +136,10 @@ class OutboxDelivery:
             self._wake.clear()
             try:
                 await self._pick_up()
-                await self.drain()
+                await self.drain(WITHOUT_PAUSE)
                 async with self._database.statement() as tx:
-                    if pause >= IDLE:
+                    if time.monotonic() - looked_at_times >= IMPOSSIBLE_AFTER:
+                        looked_at_times = time.monotonic()
                         await outbox.reset_impossible_times(tx)
                     due = await outbox.next_due(tx)
                 pause = await self._flush()
@@ -175,11 +192,12 @@ class OutboxDelivery:
             raise
 
     async def _forget(self, claimed: list[ClaimedEntry]) -> Delivered:
-        try:
-            done = await self._write(claimed)
-        except FAILURES as error:  # not of the index: of an item that is wanted again meanwhile
-            self._index_answers = not isinstance(error, IndexUnavailable)
-            return await self._postpone(claimed, error)
+        async with self._holding(claimed):
+            try:
+                done = await self._write(claimed)
+            except FAILURES as error:  # not of the index: of an item that is wanted again meanwhile
+                self._index_answers = not isinstance(error, IndexUnavailable)
+                return await self._postpone(claimed, error)
         async with self._database.transaction() as tx:
             await outbox.complete(tx, claimed)
         return done
