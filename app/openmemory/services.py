@@ -36,6 +36,7 @@ from openmemory.importers.service import Imports
 from openmemory.index.generations.backfill import VectorBackfill
 from openmemory.index.generations.rebuild import Rebuild
 from openmemory.index.generations.watcher import ConfiguredEmbedder, GenerationWatcher, SpaceParts
+from openmemory.index.installation import Installations
 from openmemory.index.lease import Lease
 from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
@@ -159,6 +160,7 @@ class Services:
     health: Health
     reconciler: Reconciler
     index_sync: IndexSync
+    installations: Installations
     rebuild: Rebuild
     vector_backfill: VectorBackfill
     lexical_backfill: LexicalBackfill
@@ -360,6 +362,7 @@ async def open_services(
             ),
             reconciler=reconciler,
             index_sync=IndexSync(database, reconciler),
+            installations=Installations(database, watcher),
             lexical_backfill=LexicalBackfill(database, outbox_delivery.wake),
             lexical_statistics=StatisticsRefresh(database),
             vector_backfill=VectorBackfill(database, spaces, outbox_delivery, INDEXED_TABLES),

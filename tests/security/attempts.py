@@ -167,6 +167,8 @@ class Attempts:
             "POST /api/v1/sync": self._sync,
             "GET /api/v1/sync/runs": self._plain("GET", "/api/v1/sync/runs"),
             "GET /api/v1/doctor": self._plain("GET", "/api/v1/doctor"),
+            "GET /api/v1/installation": self._plain("GET", "/api/v1/installation"),
+            "POST /api/v1/installation": self._decide,
             "GET /metrics": self._plain("GET", "/metrics"),
             "GET /.well-known/oauth-protected-resource": self._plain("GET", "/.well-known/oauth-protected-resource"),
             "GET /health": self._plain("GET", "/health"),
@@ -235,7 +237,7 @@ class Attempts:
         # Looking is tried more often than what changes much, or concerns nobody.
         rare = {
             "tool delete_all_memories", "DELETE /api/v1/projects/{namespace}", "POST /api/v1/projects/actions/move",
-             "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor",
+             "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor", "POST /api/v1/installation",
         }  # fmt: skip
         # What one says is told where another looks.
         often = {
@@ -868,6 +870,9 @@ class Attempts:
 
     def _unknown_key(self, method: str, part: str) -> Callable[[Actor], Attempt]:
         return lambda _: Attempt("key", method, f"/api/v1/keys/{UUID(int=10)}{part}")
+
+    def _decide(self, _: Actor) -> Attempt:
+        return Attempt("decide", "POST", "/api/v1/installation", body={"database": "copied"})
 
     def _sync(self, actor: Actor) -> Attempt:
         if self._rng.random() < 0.5:

@@ -25,6 +25,7 @@ from openmemory.cli.grants import grants
 from openmemory.cli.hooks import hook, hooks
 from openmemory.cli.import_ import import_
 from openmemory.cli.ingest import ingest
+from openmemory.cli.installation import installation
 from openmemory.cli.keys import keys
 from openmemory.cli.list_ import list_
 from openmemory.cli.mcp import mcp
@@ -93,6 +94,7 @@ cli.command("import")(import_)
 cli.command()(export)
 cli.command()(sync)
 cli.command()(doctor)
+cli.command()(installation)
 cli.command()(ingest)
 cli.command()(sources)
 cli.add_typer(files, name="files")

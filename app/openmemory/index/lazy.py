@@ -44,6 +44,7 @@ class LazyIndex:
 
     async def renew(self) -> None:
         """See `VectorIndex`, also for the methods below."""
+        self._failed_at = -RETRY_AFTER  # what it failed for may have been decided
         await (self._index or await self._get()).renew()
 
     async def keeps_documents(self) -> bool:

@@ -128,7 +128,8 @@ class Ownership:
             if await tx.scalar(_ANY_OURS, {"ids": list(held.ids)}):
                 return None
         elif held.watermark is None:
-            if time.monotonic() - self._look(collection, None).at >= NEW_AFTER:
+            seen = self._look(collection, None)
+            if time.monotonic() - seen.at >= NEW_AFTER:
                 return None
             return IndexUnavailable(f"{collection} was created by another process a moment ago")
         return OwnedByAnother(
@@ -167,7 +168,8 @@ class Ownership:
         """Returns True if the owner needs no new beat: it is that of this place, and was written a moment ago."""
         if owner.place != place or (owner.beat == 0 and self._beats):
             return False
-        return not self._beats or time.monotonic() - self._look(collection, owner).at < BEAT_EVERY
+        seen = self._look(collection, owner)
+        return not self._beats or time.monotonic() - seen.at < BEAT_EVERY
 
     def _look(self, collection: str, owner: Owner | None) -> _Seen:
         """Records the owner that was read; returns it with the time since which it has been the same."""
