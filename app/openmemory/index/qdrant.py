@@ -1,4 +1,5 @@
-"""The index on a Qdrant server, over its REST API. The only module that imports its client."""
+"""The index on a Qdrant server, over its REST API. This and `qdrant_format` are the only modules that import its
+client."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,6 @@ from uuid import UUID
 import httpx
 from qdrant_client import AsyncQdrantClient, models
 
-from openmemory.access.rules import Rules
 from openmemory.index.collections import (
     OWNER,
     RECONCILED,
@@ -33,8 +32,8 @@ from openmemory.index.collections import (
     watermark_of,
     watermark_payload,
 )
-from openmemory.index.conditions import LABELS, TENANT, asked, readable
-from openmemory.index.multi_vector import MORE, WORDS, best, chunks, named
+from openmemory.index.conditions import LABELS, TENANT
+from openmemory.index.multi_vector import MORE, WORDS, best, chunks
 from openmemory.index.port import (
     Accept,
     Connected,
@@ -50,6 +49,7 @@ from openmemory.index.port import (
     Watermark,
     chunks_of,
 )
+from openmemory.index.qdrant_format import check_collection, configuration, cosines, filter_of, hits, sparse, vectors
 from openmemory.index.sync.entries import IndexEntries
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class QdrantIndex:
         check_vectors([point.vectors for point in points], self._dimension)
         for chunk in chunks(points, chunks_of, CHUNK):
             written = [
-                models.PointStruct(id=str(point.id), vector=_vectors(point), payload=readable_payload_of(point))
+                models.PointStruct(id=str(point.id), vector=vectors(point), payload=readable_payload_of(point))
                 for point in chunk
             ]
             async with self._write():
@@ -162,22 +162,22 @@ class QdrantIndex:
         async with self._call(self._timeout):
             if limit < 1 or where.nothing:
                 return []
-            first = models.QueryRequest(query=vector.tolist(), filter=_filter(where), limit=limit)
+            first = models.QueryRequest(query=vector.tolist(), filter=filter_of(where), limit=limit)
             # A multi-vector of one, as required for MaxSim.
             more = first.model_copy(update={"query": [vector.tolist()], "using": MORE})
             answers = await self._client.query_batch_points(self._name, [first, more])
-            return best(_cosines(answers[0]), _cosines(answers[1]), limit)
+            return best(cosines(answers[0]), cosines(answers[1]), limit)
 
     async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
         async with self._call(self._timeout):
             if limit < 1 or where.nothing or not len(words.indices):
                 return []
-            request = models.QueryRequest(query=_sparse(words), using=WORDS, filter=_filter(where), limit=limit)
+            request = models.QueryRequest(query=sparse(words), using=WORDS, filter=filter_of(where), limit=limit)
             [answer] = await self._client.query_batch_points(self._name, [request])
-            return _hits(answer)
+            return hits(answer)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
-        where = None if user is None else _filter(Filter(user))
+        where = None if user is None else filter_of(Filter(user))
         after: Any = None  # in the client's types, the end of a page is not a valid beginning of one
         while True:
             async with self._call(self._patience):
@@ -201,7 +201,7 @@ class QdrantIndex:
 
     async def count(self, user: UUID | None = None) -> int:
         async with self._call(self._timeout):
-            where = _POINTS if user is None else _filter(Filter(user))
+            where = _POINTS if user is None else filter_of(Filter(user))
             return (await self._client.count(self._name, count_filter=where, exact=True)).count
 
     async def watermark(self) -> Watermark | None:
@@ -309,7 +309,7 @@ class QdrantIndex:
                 created = await self._create()
         async with _unavailable(self._timeout):
             info = await self._client.get_collection(self._name)
-        self._check(info)
+        check_collection(self._name, info, self._dimension)
         async with _unavailable(self._patience):
             await self._take(created=created)
         for key, schema in _SCHEMAS.items():
@@ -354,7 +354,7 @@ class QdrantIndex:
         try:
             await self._client.create_collection(
                 self._name,
-                vectors_config=_configuration(self._dimension),
+                vectors_config=configuration(self._dimension),
                 sparse_vectors_config={WORDS: models.SparseVectorParams()},
                 # One graph per tenant and no global one: every search has a tenant.
                 hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
@@ -364,24 +364,6 @@ class QdrantIndex:
                 raise
             return False
         return True
-
-    def _check(self, info: models.CollectionInfo) -> None:
-        found = info.config.params.vectors
-        parts = {"": found} if isinstance(found, models.VectorParams) else dict(found or {})
-        if set(parts) != {"", MORE} or set(info.config.params.sparse_vectors or ()) != {WORDS}:
-            raise IndexUnavailable(
-                f"the collection {self._name} has other vectors than one without a name, {MORE} and {WORDS}"
-            )
-        for name, part in parts.items():
-            if (part.size, part.distance) != (self._dimension, models.Distance.COSINE):
-                raise IndexUnavailable(
-                    f"the collection {self._name} holds vectors of {part.size} dimensions compared by "
-                    f"{part.distance.value}; the embedder makes {self._dimension}, compared by Cosine"
-                )
-            if (part.multivector_config is not None) != (name == MORE):
-                raise IndexUnavailable(
-                    f"the collection {self._name} holds several vectors under another name than {MORE}"
-                )
 
     async def _introduce(self) -> None:
         """Makes the alias name this collection if it names none. It only helps other readers, so a failure is not an
@@ -446,46 +428,3 @@ async def _unavailable(deadline: float) -> AsyncIterator[None]:
         raise IndexUnavailable(f"qdrant did not answer within {deadline:g} s") from error
     except Exception as error:
         raise IndexUnavailable(f"qdrant: {type(error).__name__}: {error}".rstrip(": ")) from error
-
-
-def _vectors(point: Point) -> Any:
-    vectors: dict[str, Any] = {name: each.tolist() for name, each in named(point.vectors).items()}
-    return {**vectors, WORDS: _sparse(point.words)} if len(point.words.indices) else vectors
-
-
-def _sparse(words: SparseVector) -> models.SparseVector:
-    return models.SparseVector(indices=words.indices.tolist(), values=words.values.tolist())
-
-
-def _hits(answer: models.QueryResponse) -> list[Hit]:
-    # A point with a number as id belongs to another program, whatever its payload says.
-    return [Hit(UUID(str(hit.id)), hit.score) for hit in answer.points if not isinstance(hit.id, int)]
-
-
-def _cosines(answer: models.QueryResponse) -> list[Hit]:
-    return [Hit(id_, min(1.0, max(-1.0, score))) for id_, score in _hits(answer)]
-
-
-def _configuration(dimension: int) -> Any:
-    first = models.VectorParams(size=dimension, distance=models.Distance.COSINE)
-    each = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
-    return {"": first, MORE: first.model_copy(update={"multivector_config": each})}
-
-
-def _filter(where: Filter) -> models.Filter:
-    must, must_not, should = asked(where)
-    mine = models.Filter.model_validate({"must": must, "must_not": must_not, "should": should or None})
-    let_through = _readable(where.rules)
-    listed = [] if where.ids is None else [models.HasIdCondition(has_id=[str(id_) for id_ in where.ids])]
-    return models.Filter(
-        must=[*(mine.must or ()), *listed, *(let_through.must or ())] or None,
-        must_not=[*(mine.must_not or ()), *(let_through.must_not or ())] or None,
-        should=mine.should,
-    )
-
-
-@lru_cache(maxsize=64)
-def _readable(rules: Rules) -> models.Filter:
-    """Cached, because validating a thousand ids takes a while."""
-    must, must_not, _ = readable(rules)
-    return models.Filter.model_validate({"must": must, "must_not": must_not})
