@@ -93,6 +93,7 @@ class Member:
             wanted = set(await tx.scalars(text("SELECT id FROM memories WHERE state = 'active'")))
         present = {entry.id async for page in services.index.entries() for entry in page}
         await self.look(services)
+        self.strange -= self.written  # a look may have come before the answer to an add
         numbers = len(self.written), self.erased, self.looks, self.refused, len(self.strange)
         ends = len(wanted - present), len(present - wanted)
         return f"| {' | '.join(map(str, (self.name, *numbers, *ends, self.collection.partition('__')[0])))} |"

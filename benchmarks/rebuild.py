@@ -23,6 +23,9 @@ from benchmarks.service import idle, running_service, temporary_folder
 TOGETHER = 32
 """The number of adds that may be under way."""
 
+BATCH = 5
+"""The number of memories in one request, so that a busy machine reaches the rates."""
+
 _COLLECTION = re.compile(r"openmemory.*__words-scope")
 
 
@@ -42,9 +45,9 @@ class Writer:
         """Add until cancelled."""
         started = time.monotonic()
         for number in itertools.count():
-            await asyncio.sleep(max(0.0, started + number / self._rate - time.monotonic()))
+            await asyncio.sleep(max(0.0, started + number * BATCH / self._rate - time.monotonic()))
             await self._slots.acquire()
-            task = asyncio.create_task(self._add(next(self._texts)))
+            task = asyncio.create_task(self._add(list(itertools.islice(self._texts, BATCH))))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
@@ -52,13 +55,14 @@ class Writer:
         """Wait for the adds that are under way."""
         await asyncio.gather(*self._running)
 
-    async def _add(self, text: str) -> None:
+    async def _add(self, texts: list[str]) -> None:
         try:
-            answer = await self._http.post("/api/v1/memories", json={"user_id": USER, "text": text, "infer": False})
+            body = {"user_id": USER, "memories": [{"text": text} for text in texts]}
+            answer = await self._http.post("/api/v1/memories/batch", json=body)
             if answer.is_success:
-                self.added += 1
+                self.added += len(texts)
             else:
-                self.failed += 1
+                self.failed += len(texts)
         finally:
             self._slots.release()
 

@@ -47,7 +47,7 @@ class Lease:
     taken: bool = False
     """True if another service had the lease at the last check."""
     foreign: OwnedByAnother | None = None
-    """Why the collection in use is another's, if it is."""
+    """The reason why the collection in use is another's, if it is."""
 
     @property
     def lost(self) -> bool:
@@ -56,7 +56,7 @@ class Lease:
 
     @property
     def refusal(self) -> str | None:
-        """Why the index must be left alone, or None."""
+        """The reason why the index must be left alone, or None."""
         if self.taken:
             return LOST
         return None if self.foreign is None else str(self.foreign)

@@ -37,8 +37,8 @@ KEPT_DAYS = 30
 
 
 class Installation(NamedTuple):
-    """What PostgreSQL says of itself. `known_beat`: the last one of the writer that was asked about. `epoch`: that of
-    the collection's generation."""
+    """The installation, as PostgreSQL knows it. `known_beat`: the last one of the writer that was asked about.
+    `epoch`: that of the collection's generation."""
 
     id: UUID
     moved_from: frozenset[str]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Body, Query
+from pydantic import BaseModel, Field
 
 from openmemory.health.service import Diagnosis
 from openmemory.index.installation import InstallationAnswer
@@ -42,10 +42,14 @@ async def runs(
     return await services.index_sync.runs(principal, limit)
 
 
+_DECISIONS = {
+    "copied": {"value": {"database": "copied"}},
+    "moved": {"value": {"database": "moved"}},
+}
+
+
 class DatabaseBody(BaseModel):
     """The answer to the question that a copied database raises."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"database": "copied"}})
 
     database: Literal["copied", "moved"] = Field(
         description=(
@@ -62,7 +66,9 @@ async def show_installation(services: TheServices, principal: ThePrincipal) -> I
 
 
 @router.post("/installation", responses=documented(403, 409))
-async def decide_installation(services: TheServices, principal: ThePrincipal, body: DatabaseBody) -> InstallationAnswer:
+async def decide_installation(
+    services: TheServices, principal: ThePrincipal, body: Annotated[DatabaseBody, Body(openapi_examples=_DECISIONS)]
+) -> InstallationAnswer:
     """Say whether this database was copied or moved, if another copy of it uses its collections."""
     return await services.installations.decide(principal, body.database)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -133,8 +134,8 @@ async def test_a_sync_ends_although_the_outbox_is_filled_as_fast_as_it_is_emptie
         async with services.database.transaction() as tx:
             await outbox.add_entries(tx, ItemKind.MEMORY, synced)
 
-    async def refilled() -> tuple[int, Delivered]:
-        done = await deliver()
+    async def refilled(before: datetime | None) -> tuple[int, Delivered]:
+        done = await deliver(before)
         await refill()
         return done
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from uuid import UUID
 
 from openmemory.database.engine import Database
@@ -110,18 +111,19 @@ class OutboxDelivery:
         """Processes the outbox entries that are due. Tries nothing while the index or the model is known to be
         unavailable.
 
-        Ends after `at_most` entries, by default as many as there are now: an outbox that is filled as fast as it is
-        emptied must not hold up what comes after.
+        Ends after `at_most` entries, or by default after those that are due now: an outbox that is filled as fast as it
+        is emptied must not hold up what comes after.
         """
+        before = None
         if at_most is None:
             async with self._database.statement() as tx:
-                at_most, _ = await outbox.waiting(tx)
-        total = Delivered()
-        while at_most > 0:
+                before = await outbox.now(tx)
+        total, left = Delivered(), at_most
+        while left is None or left > 0:
             async with self._round:
-                claimed, done = await self._deliver()
+                claimed, done = await self._deliver(before)
             total.add(done)
-            at_most -= claimed
+            left = None if left is None else left - claimed
             if not claimed or done.failed:
                 break
         return total
@@ -167,11 +169,11 @@ class OutboxDelivery:
         await self._spaces.serving.index.flush()
         return IDLE
 
-    async def _deliver(self) -> tuple[int, Delivered]:
-        """Runs one round, with the lock held by the caller. Returns the number of claimed outbox entries, and the
-        result.
+    async def _deliver(self, before: datetime | None = None) -> tuple[int, Delivered]:
+        """Runs one round for entries that are due, or were due `before`, with the lock held by the caller.
 
-        While the model is unavailable, erased and archived items still leave the index.
+        Returns the number of claimed outbox entries, and the result. While the model is unavailable, erased and
+        archived items still leave the index.
         """
         away = self.breaker.state is not BreakerState.CLOSED
         if self._lease.lost or (away and not self._index_answers):
@@ -179,7 +181,13 @@ class OutboxDelivery:
         async with self._database.transaction() as tx:
             for kind, limit in ROUND.items():
                 claimed = await outbox.claim(
-                    tx, kind, limit=limit, lease=LEASE, gone=away, index_lease=self._lease.holder
+                    tx,
+                    kind,
+                    limit=limit,
+                    lease=LEASE,
+                    gone=away,
+                    index_lease=self._lease.holder,
+                    before=before,
                 )
                 if claimed:
                     break
