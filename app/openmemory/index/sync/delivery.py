@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -107,24 +108,24 @@ class OutboxDelivery:
             self._task = None
         await self.breaker.close()
 
-    async def drain(self, at_most: int | None = None) -> Delivered:
+    async def drain(self, at_most: int | None = None, *, seconds: float = math.inf) -> Delivered:
         """Processes the outbox entries that are due. Tries nothing while the index or the model is known to be
         unavailable.
 
-        Ends after `at_most` entries, or by default after those that are due now: an outbox that is filled as fast as it
-        is emptied must not hold up what comes after.
+        Ends after `at_most` entries, or by default after those that are due now, and begins no round after `seconds`:
+        an outbox that is filled as fast as it is emptied must not hold up what comes after.
         """
         before = None
         if at_most is None:
             async with self._database.statement() as tx:
                 before = await outbox.now(tx)
-        total, left = Delivered(), at_most
+        total, left, ends = Delivered(), at_most, time.monotonic() + seconds
         while left is None or left > 0:
             async with self._round:
                 claimed, done = await self._deliver(before)
             total.add(done)
             left = None if left is None else left - claimed
-            if not claimed or done.failed:
+            if not claimed or done.failed or time.monotonic() > ends:
                 break
         return total
 

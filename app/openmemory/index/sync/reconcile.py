@@ -38,6 +38,10 @@ WANTED = 10_000
 CHUNK = 4_000
 """The number of items per repair."""
 
+DRAIN = 10.0
+"""The seconds for which a sync delivers outbox entries before and after the comparison. What is left is compared like
+everything else, and delivered later."""
+
 LOCK = 0x6F6D656D
 """The key of the advisory lock that allows one sync at a time across replicas. It belongs to a connection, so it is
 released if the process dies."""
@@ -90,15 +94,15 @@ class Reconciler:
                 await self._outbox_delivery.breaker.ask_again()
                 async with self._database.transaction() as tx:
                     await outbox.end_pauses(tx)
-                _count(run.statistics, await self._outbox_delivery.drain())
+                _count(run.statistics, await self._outbox_delivery.drain(seconds=DRAIN))
                 different = await self.compare_space(space, run, user=user, full=full)
             except EmbedderUnavailable:
                 await self._remove_stray(space, user)
                 raise
+            await self._finish(space, run, user, before)
             if different:
                 # Items that changed during the repair have outbox entries: their newer state must be written last.
-                _count(run.statistics, await self._outbox_delivery.drain())
-            await self._finish(space, run, user, before)
+                _count(run.statistics, await self._outbox_delivery.drain(seconds=DRAIN))
         return run.statistics
 
     async def _counted(self, space: Space, user: UUID | None, full: bool) -> SyncStatistics:
