@@ -872,7 +872,7 @@ class Attempts:
         return lambda _: Attempt("key", method, f"/api/v1/keys/{UUID(int=10)}{part}")
 
     def _decide(self, _: Actor) -> Attempt:
-        return Attempt("decide", "POST", "/api/v1/installation", body={"database": "copied"})
+        return Attempt("decide", "POST", "/api/v1/installation", body={"decision": "copied"})
 
     def _sync(self, actor: Actor) -> Attempt:
         if self._rng.random() < 0.5:

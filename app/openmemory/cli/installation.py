@@ -26,7 +26,7 @@ async def installation(
     if copied and moved:
         raise Invalid("--copied", "cannot be used with --moved")
     if copied or moved:
-        body = {"database": "copied" if copied else "moved"}
+        body = {"decision": "copied" if copied else "moved"}
         found = await client.call("POST", "/api/v1/installation", body=body)
     else:
         found = await client.call("GET", "/api/v1/installation")

@@ -50,7 +50,7 @@ class Installations:
             asked=foreign is not None and foreign.asked,
         )
 
-    async def decide(self, principal: Principal, database: Literal["copied", "moved"]) -> InstallationAnswer:
+    async def decide(self, principal: Principal, decision: Literal["copied", "moved"]) -> InstallationAnswer:
         """Make a copied database an installation of its own, or let a moved one take its collections over.
 
         Raises:
@@ -67,8 +67,8 @@ class Installations:
                 hint="To give this installation another collection, set qdrant.collection.",
             )
         async with self._database.statement() as tx:
-            await audit_log.record(tx, principal, AuditAction.INSTALLATION_DECIDE, detail={"database": database})
-        if database == "copied":
+            await audit_log.record(tx, principal, AuditAction.INSTALLATION_DECIDE, detail={"decision": decision})
+        if decision == "copied":
             await self._watcher.ownership.copied()
         elif not await self._watcher.ownership.moved():
             raise ConflictError(

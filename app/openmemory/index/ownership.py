@@ -36,7 +36,7 @@ KEPT_DAYS = 30
 """The days for which PostgreSQL remembers the beats of a process that ended."""
 
 
-class Installation(NamedTuple):
+class KnownInstallation(NamedTuple):
     """The installation, as PostgreSQL knows it. `known_beat`: the last one of the writer that was asked about.
     `epoch`: that of the collection's generation."""
 
@@ -117,7 +117,7 @@ class Ownership:
             await tx.execute(_FORGET_OLD_BEATS, {"days": KEPT_DAYS})
         return owner._replace(writer=self._writer, beat=beat or 0)
 
-    async def _unowned(self, tx: Tx, collection: str, mine: Installation, held: Held) -> IndexUnavailable | None:
+    async def _unowned(self, tx: Tx, collection: str, mine: KnownInstallation, held: Held) -> IndexUnavailable | None:
         """The reason to leave a collection alone that names no owner, or None if it is this installation's.
 
         Collections that were made before there were owners name none.
@@ -136,7 +136,7 @@ class Ownership:
             f"the collection {collection} was filled for another database and names no owner; {_OTHER_NAME}"
         )
 
-    def _check(self, collection: str, mine: Installation, owner: Owner, place: str) -> None:
+    def _check(self, collection: str, mine: KnownInstallation, owner: Owner, place: str) -> None:
         if owner.installation != mine.id:
             raise OwnedByAnother(
                 f"the collection {collection} belongs to another installation, {owner.installation}; {_OTHER_NAME}"
@@ -187,10 +187,10 @@ class Ownership:
         return self._place
 
 
-async def _installation(tx: Tx, collection: str, owner: Owner | None) -> Installation:
+async def _installation(tx: Tx, collection: str, owner: Owner | None) -> KnownInstallation:
     writer = None if owner is None else owner.writer
     row: Any = (await tx.execute(_MINE, {"collection": collection, "writer": writer})).one()
-    return Installation(row.id, frozenset(row.moved_from), row.beat, row.epoch)
+    return KnownInstallation(row.id, frozenset(row.moved_from), row.beat, row.epoch)
 
 
 _OTHER_NAME = "give this installation another name in qdrant.collection"

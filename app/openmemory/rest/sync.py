@@ -43,15 +43,15 @@ async def runs(
 
 
 _DECISIONS = {
-    "copied": {"value": {"database": "copied"}},
-    "moved": {"value": {"database": "moved"}},
+    "copied": {"value": {"decision": "copied"}},
+    "moved": {"value": {"decision": "moved"}},
 }
 
 
 class DatabaseBody(BaseModel):
     """The answer to the question that a copied database raises."""
 
-    database: Literal["copied", "moved"] = Field(
+    decision: Literal["copied", "moved"] = Field(
         description=(
             "copied: the other database is still used, and this one becomes an installation of its own. moved: this one"
             " takes its place."
@@ -70,7 +70,7 @@ async def decide_installation(
     services: TheServices, principal: ThePrincipal, body: Annotated[DatabaseBody, Body(openapi_examples=_DECISIONS)]
 ) -> InstallationAnswer:
     """Say whether this database was copied or moved, if another copy of it uses its collections."""
-    return await services.installations.decide(principal, body.database)
+    return await services.installations.decide(principal, body.decision)
 
 
 @router.get("/doctor", responses=documented(403))
