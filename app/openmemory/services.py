@@ -27,7 +27,7 @@ from openmemory.capture.windows import ConversationWindows
 from openmemory.capture.worker import Worker
 from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
-from openmemory.config.settings import Settings, environment
+from openmemory.config.settings import DEFAULT_COLLECTION, Settings, environment
 from openmemory.database.engine import Database
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
@@ -38,10 +38,11 @@ from openmemory.importers.service import Imports
 from openmemory.index.generations.backfill import VectorBackfill
 from openmemory.index.generations.rebuild import Rebuild
 from openmemory.index.generations.watcher import ConfiguredEmbedder, GenerationWatcher, SpaceParts
+from openmemory.index.installation import Installations
 from openmemory.index.lease import Lease
 from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
-from openmemory.index.port import Connected, IndexUnavailable, VectorIndex
+from openmemory.index.port import Accept, Connected, IndexUnavailable, VectorIndex
 from openmemory.index.space import Deadlines, Spaces
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
@@ -162,6 +163,7 @@ class Services:
     health: Health
     reconciler: Reconciler
     index_sync: IndexSync
+    installations: Installations
     rebuild: Rebuild
     vector_backfill: VectorBackfill
     lexical_backfill: LexicalBackfill
@@ -369,6 +371,7 @@ async def open_services(
             ),
             reconciler=reconciler,
             index_sync=IndexSync(database, reconciler),
+            installations=Installations(database, watcher),
             lexical_backfill=LexicalBackfill(database, outbox_delivery.wake),
             lexical_statistics=StatisticsRefresh(database),
             vector_backfill=VectorBackfill(database, spaces, outbox_delivery, INDEXED_TABLES),
@@ -400,7 +403,7 @@ def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
 def _parts(
     settings: Settings, stores: Stores, embedders: Embedders, wanted: ConfiguredEmbedder, lease: Lease
 ) -> SpaceParts:
-    def index(collection: str, dimension: int, on_connected: Connected) -> VectorIndex:
+    def index(alias: str, collection: str, dimension: int, accept: Accept, on_connected: Connected) -> VectorIndex:
         qdrant = settings.qdrant
         if qdrant.url or stores.index_socket:
             from openmemory.index.qdrant import QdrantIndex
@@ -410,22 +413,25 @@ def _parts(
                 socket=stores.index_socket,
                 api_key=qdrant.api_key.get_secret_value(),
                 collection=collection,
-                alias=qdrant.collection,
+                alias=alias,
                 dimension=dimension,
                 timeout=qdrant.timeout,
+                accept=accept,
                 on_connected=on_connected,
             )
         from openmemory.index.engine.index import EdgeIndex
 
         folder = stores.folder / INDEX_FOLDER
-        return EdgeIndex(folder, collection=collection, dimension=dimension, on_connected=on_connected)
+        return EdgeIndex(folder, collection=collection, dimension=dimension, accept=accept, on_connected=on_connected)
 
     return SpaceParts(
         alias=settings.qdrant.collection,
+        own_name=settings.qdrant.collection == DEFAULT_COLLECTION,
         wanted=wanted,
         configured=embedders.configured,
         embedder=embedders.recorded,
         index=index,
         deadlines=Deadlines(embedder=settings.embedder.timeout, index=settings.qdrant.timeout),
         lease=lease,
+        beats=bool(settings.qdrant.url),
     )

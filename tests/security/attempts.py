@@ -169,6 +169,8 @@ class Attempts:
             "POST /api/v1/sync": self._sync,
             "GET /api/v1/sync/runs": self._plain("GET", "/api/v1/sync/runs"),
             "GET /api/v1/doctor": self._plain("GET", "/api/v1/doctor"),
+            "GET /api/v1/installation": self._plain("GET", "/api/v1/installation"),
+            "POST /api/v1/installation": self._decide,
             "GET /metrics": self._plain("GET", "/metrics"),
             "GET /.well-known/oauth-protected-resource": self._plain("GET", "/.well-known/oauth-protected-resource"),
             "GET /health": self._plain("GET", "/health"),
@@ -237,7 +239,7 @@ class Attempts:
         # Looking is tried more often than what changes much, or concerns nobody.
         rare = {
             "tool delete_all_memories", "DELETE /api/v1/projects/{namespace}", "POST /api/v1/projects/actions/move",
-             "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor",
+             "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor", "POST /api/v1/installation",
         }  # fmt: skip
         # What one says is told where another looks.
         often = {
@@ -882,6 +884,9 @@ class Attempts:
             return Attempt("key", method, f"/api/v1/keys/{id_}{part}", manages=self._world.keys.get(id_))
 
         return make
+
+    def _decide(self, _: Actor) -> Attempt:
+        return Attempt("decide", "POST", "/api/v1/installation", body={"decision": "copied"})
 
     def _sync(self, actor: Actor) -> Attempt:
         if self._rng.random() < 0.5:

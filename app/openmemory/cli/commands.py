@@ -24,6 +24,7 @@ from openmemory.cli.help import in_groups
 from openmemory.cli.hooks import hook, hooks
 from openmemory.cli.import_ import import_
 from openmemory.cli.ingest import ingest
+from openmemory.cli.installation import installation
 from openmemory.cli.keys import keys
 from openmemory.cli.list_ import list_
 from openmemory.cli.mcp import mcp
@@ -92,7 +93,7 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Moving and erasing": {"import": import_, "export": export, "erase": erase},
     "Service": {
         "serve": serve, "stop": stop, "open": open_, "doctor": doctor, "sync": sync, "config": config,
-        "service": service,
+        "service": service, "installation": installation,
     },
 }  # fmt: skip
 """All commands, by the heading under which `openmemory --help` lists them."""

@@ -62,17 +62,23 @@ class DatabaseSettings(Section):
     statement_timeout: int = Field(30, ge=1, le=3600, description="Seconds after which a statement is cancelled.")
 
 
+DEFAULT_COLLECTION = "openmemory"
+"""The name that all installations begin with."""
+
+
 class QdrantSettings(Section):
     """The vector index. An empty URL means the built-in engine."""
 
     url: str = Field("", pattern=r"^(https?://.+)?$", description="http://host:6333; empty: built in.")
     api_key: SecretStr = Field(SecretStr(""), description="The server's API key, if it requires one.")
     collection: str = Field(
-        "openmemory",
+        DEFAULT_COLLECTION,
         pattern=r"^[A-Za-z0-9_-]{1,64}$",
         description=(
             "Prefix of the collection names, followed by model and dimension. An alias of this name points to the"
-            " collection in use. mem0's own client needs the full name, which `openmemory doctor` shows."
+            " collection in use. mem0's own client needs the full name, which `openmemory doctor` shows. If another"
+            " installation on the same server has the default name, this one adds a part of its id. Any other name that"
+            " is taken is left alone, and searches go by words alone."
         ),
     )
     timeout: float = Field(

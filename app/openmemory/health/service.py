@@ -170,12 +170,7 @@ class Health:
             collections = await self._collections()
         if self._index_folder is not None:
             sizes["index"] = await asyncio.to_thread(_folder_size, self._index_folder)
-        if self._reconciler.monitor.lease.lost:
-            problems.append(f"index: {LOST}, so searches find by words alone; stop that service, or use one Qdrant")
-        elif (reason := self._spaces.serving.behind) is not None:
-            problems.append(f"index: memories may be missing in it, because {reason}; run `openmemory sync`")
-        if self._spaces.obstacle is not None:
-            problems.append(f"model: {self._spaces.obstacle}; searches go on with {self._spaces.serving.model}")
+        problems += self._index_problems()
         if unreadable:
             problems.append(
                 f"configuration: {', '.join(unreadable)} was saved in a form that cannot be read, and counts as not"
@@ -204,6 +199,20 @@ class Health:
         if ready.checks["postgres"].ok:
             ready.checks["schema"] = await self._schema.check(anew=True)
         return ready
+
+    def _index_problems(self) -> list[str]:
+        """Returns what this process knows to be wrong with the index and its model."""
+        problems: list[str] = []
+        lease = self._reconciler.monitor.lease
+        if lease.taken:
+            problems.append(f"index: {LOST}, so searches find by words alone; stop that service, or use one Qdrant")
+        elif lease.foreign is not None:
+            problems.append(f"index: searches find by words alone, because {lease.foreign}")
+        elif (reason := self._spaces.serving.behind) is not None:
+            problems.append(f"index: memories may be missing in it, because {reason}; run `openmemory sync`")
+        if self._spaces.obstacle is not None:
+            problems.append(f"model: {self._spaces.obstacle}; searches go on with {self._spaces.serving.model}")
+        return problems
 
     async def _collections(self) -> list[Collection]:
         async with self._database.statement() as tx:
