@@ -18,11 +18,11 @@ def upgrade() -> None:
     )
     op.execute("CREATE INDEX idx_capture_failed ON captures (due_at) WHERE status = 'failed'")
     op.execute("CREATE INDEX idx_capture_failed_user ON captures (user_id, namespace) WHERE status = 'failed'")
-    op.execute("DROP INDEX idx_capture_due")
+    op.execute("DROP INDEX IF EXISTS idx_capture_due")
 
 
 def downgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '10s'")
     op.execute("CREATE INDEX idx_capture_due ON captures (due_at, created_at) WHERE status IN ('pending', 'working')")
     for name in ("waiting", "failed", "failed_user"):
-        op.execute(f"DROP INDEX idx_capture_{name}")
+        op.execute(f"DROP INDEX IF EXISTS idx_capture_{name}")

@@ -48,7 +48,7 @@ SELECT 'memory', id, user_id FROM memories
 WHERE state = 'active' AND (text_app_id IS NOT NULL OR metadata_app_id IS NOT NULL)
 ON CONFLICT (kind, id) DO UPDATE SET revision = index_outbox.revision + 1;
 
-DROP INDEX idx_memory_user_created, idx_memory_text;
+DROP INDEX IF EXISTS idx_memory_user_created, idx_memory_text;
 CREATE INDEX idx_memory_user_created ON memories (user_id, created_at, id)
     INCLUDE (state, app_id, expires_at, valid_until, updated_at, importance, archived_at, deleted_at, namespace, kind,
              text_app_id, metadata_app_id, text_by_user);
@@ -60,7 +60,7 @@ CREATE INDEX idx_memory_text ON memories (user_id, content text_pattern_ops, id)
 
 DOWNGRADE = """
 SET LOCAL lock_timeout = '10s';
-DROP INDEX idx_memory_user_created, idx_memory_text;
+DROP INDEX IF EXISTS idx_memory_user_created, idx_memory_text;
 ALTER TABLE memories DROP COLUMN text_app_id, DROP COLUMN metadata_app_id, DROP COLUMN text_by_user;
 CREATE INDEX idx_memory_user_created ON memories (user_id, created_at, id)
     INCLUDE (state, app_id, expires_at, valid_until, updated_at, importance, archived_at, deleted_at, namespace, kind);

@@ -118,7 +118,7 @@ def test_a_read_only_database_is_noticed_and_named(folder: Path) -> None:
 
 def test_something_that_is_missing_in_the_schema_is_noticed_and_named(folder: Path) -> None:
     with served(folder) as service, service.superuser() as admin:
-        admin.execute("DROP INDEX idx_capture_due")
+        admin.execute("DROP INDEX idx_capture_failed")
         admin.execute("DROP TABLE memory_links")
         [problem] = service.problems()
         assert problem.startswith("schema: the database lacks table memory_links, check memory_links.")

@@ -35,7 +35,7 @@ CHANGES = {
         "function lexical_dates(content text) "
     ),
     "ALTER TYPE memory_state RENAME VALUE 'paused' TO 'halted'": "type memory_state (active, paused,",
-    "DROP INDEX idx_capture_due": "index captures.idx_capture_due btree (due_at, created_at) partial",
+    "DROP INDEX idx_capture_failed": "index captures.idx_capture_failed btree (due_at) partial",
 }
 
 
@@ -87,10 +87,10 @@ async def test_a_start_on_a_store_of_an_edited_migration_says_what_is_missing_an
             with create_engine(url, poolclass=NullPool).begin() as connection:
                 connection.execute(text(statement))
 
-        execute("DROP INDEX idx_capture_due")
+        execute("DROP INDEX idx_capture_failed")
         with caplog.at_level(logging.WARNING, "openmemory.schema.migrate"):
             await upgrade(url)
-        assert "index captures.idx_capture_due" in caplog.text
+        assert "index captures.idx_capture_failed" in caplog.text
         execute("DROP TABLE memory_links")
         with pytest.raises(SetupError) as error:
             await upgrade(url)
