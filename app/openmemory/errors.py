@@ -123,7 +123,7 @@ class SetupError(OpenMemoryError):
 
 MOVE_BY_ARCHIVES = (
     "start the OpenMemory that made it, export each user (`openmemory export NAME.zip --user NAME`), and import the"
-    " archives into an empty database or data folder with this one; API keys, saved settings and the audit log do not"
-    " come along, so create new keys"
+    " archives (`openmemory import NAME.zip`) into an empty database or data folder with this one; API keys, saved"
+    " settings and the audit log do not come along, so create new keys"
 )
 """The advice for data that this version cannot open."""

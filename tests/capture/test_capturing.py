@@ -183,7 +183,7 @@ async def test_what_is_known_and_what_is_junk_change_nothing(
         lambda shown: [
             operation("NONE", id=shown["Alice likes tea."], reason="known"),
             operation("NONE", text="Good morning!", reason="junk"),
-            operation("ADD", text="alice likes TEA"),
+            operation("ADD", text="alice likes tea"),
         ]
     )
     outcome = await say("Good morning! I like tea.")

@@ -111,8 +111,8 @@ WRITTEN = ("memory_access_logs", "memories", "sync_runs")
 READS = ("REST apps", "REST grants")
 """Requests that write nothing at all: a read-only server answers them."""
 
-UNCHANGED = ("REST restore", "MCP restore")
-"""Requests that change nothing of a memory that is as they want it."""
+UNCHANGED = ("REST restore", "MCP restore", "REST sync")
+"""Requests that change nothing of a memory that is as they want it, or only count what would change."""
 
 FAULTS: dict[str, tuple[Fault, Fault]] = {
     "refused": wire(Mode.REFUSE, cut=True),

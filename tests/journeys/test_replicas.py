@@ -60,7 +60,7 @@ class Replicas:
     async def points(self) -> int:
         """How many memories the collection has."""
         [alias] = (await self.qdrant.get("/aliases")).json()["result"]["aliases"]
-        ours = {"exact": True, "filter": {"must_not": {"key": "owner", "match": {"value": "watermark"}}}}
+        ours = {"exact": True, "filter": {"must_not": {"key": "owner", "match": {"any": ["watermark", "owner"]}}}}
         counted = await self.qdrant.post(f"/collections/{alias['collection_name']}/points/count", json=ours)
         return int(counted.json()["result"]["count"])
 

@@ -164,7 +164,7 @@ async def test_without_postgres_the_rest_is_there_and_says_so(services):
     assert value(after, "openmemory_up", dependency="postgres") == 0
     assert value(after, "openmemory_database_failures_total") == 1
     told = {name for name, _ in after if name.startswith(("openmemory_index", "openmemory_sync"))}
-    assert told == {"openmemory_index_behind"}
+    assert told == {"openmemory_index_behind", "openmemory_index_foreign"}
     assert value(after, "process_open_fds") > 0
     await away.close()
 

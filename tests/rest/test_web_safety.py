@@ -244,7 +244,6 @@ FINE = b'{"user_id": "u", "text": "t"}'
         (b'{"user_id": "u", "text": "t", "metadata": {"n": 1e400}}', 422),
         (b'{"user_id": "u", "text": "t", "metadata": {"n": -1e400}}', 422),
         (b'{"user_id": "u", "text": "t", "metadata": {"n": ' + b"9" * 100_000 + b"}}", 400),
-        (b'{"user_id": "u", "text": "t", "metadata": {"\\udc00": 1}}', 400),
         (b'{"user_id": "u", "text": "t\\u0000"}', 422),
         (b"\xef\xbb\xbf" + FINE, 400),
         (FINE.decode().encode("utf-16"), 400),

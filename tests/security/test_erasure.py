@@ -165,7 +165,7 @@ async def test_a_new_folder_that_is_filled_from_an_archive_holds_no_trace_of_wha
     with archive:
         async with living(open_services(Settings.model_validate({"data_dir": str(new)}))) as other:
             caller = await other.directory.caller(user, None, owner=True)
-            async with other.backup.upload(LOCAL) as (file, _):
+            async with other.backup.upload(LOCAL) as file:
                 shutil.copyfileobj(archive, file.file)
             await other.backup.restore(caller, file, "skip")
             await other.outbox_delivery.drain()

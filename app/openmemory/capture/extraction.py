@@ -40,6 +40,10 @@ LOGGED = 2_000
 """Maximum number of characters of an unusable answer that are logged."""
 
 
+class NoModel(LlmUnavailable):
+    """No language model is configured."""
+
+
 class BadAnswer(Exception):
     """The model answered twice, and neither answer could be used."""
 
@@ -114,7 +118,7 @@ class Extractor:
         except Invalid as error:
             raise LlmUnavailable(error.message, setup=True) from None
         if effective.llm is None:
-            raise LlmUnavailable("no language model is configured any more", setup=True)
+            raise NoModel("no language model is configured any more", setup=True)
         near = await self._near(caller, said)
         feels = self._settings.capture.emotion
         cost.model = effective.llm.name

@@ -18,7 +18,7 @@ from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.capture import queue, rows, usage, verbatim
 from openmemory.capture.applying import Applied, Applying, touched
-from openmemory.capture.extraction import BadAnswer, Cost, Extractor
+from openmemory.capture.extraction import BadAnswer, Cost, Extractor, NoModel
 from openmemory.capture.models import Capture, Status
 from openmemory.capture.queue import ClaimedCapture
 from openmemory.capture.schemas import ModelDecisions
@@ -97,6 +97,7 @@ class Worker:
         self._watched: dict[UUID, set[Steps]] = {}
         self._away = 0.0
         self._away_until = 0.0
+        self._configured = True
         self.attempts: Counter[str] = Counter()
         """Attempts of this process by result: done, unavailable, refused, bad_answer, forbidden or error."""
         self.spent = Cost()
@@ -117,8 +118,8 @@ class Worker:
 
     @property
     def away(self) -> bool:
-        """True if the language model did not answer when it was last asked."""
-        return self._away > 0
+        """True if the configured language model did not answer when it was last asked."""
+        return self._away > 0 and self._configured
 
     def wake(self) -> None:
         """Signals that there is work to do."""
@@ -211,7 +212,7 @@ class Worker:
             self._away, ended = 0.0, "refused"
             await self._postponed(claimed, cost, str(error), bad=True, over=isinstance(error, PromptTooLong))
         except LlmUnavailable as error:
-            ended = "unavailable"
+            ended, self._configured = "unavailable", not isinstance(error, NoModel)
             self._pause(error)
             await self._postponed(claimed, cost, str(error), wait=error.retry_after or 0.0, broke=error.broke)
             self._give_up_waiting()

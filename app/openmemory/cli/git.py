@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openmemory.cli import project
-from openmemory.config.settings import environment
 from openmemory.errors import OpenMemoryError
 
 _SECONDS = 60.0
@@ -52,6 +51,8 @@ def git(folder: Path, *arguments: str, given: bytes = b"") -> str | None:
     Raises:
         GitFailed: it refused, or took too long.
     """
+    from openmemory.config.settings import environment  # imports pydantic
+
     path = os.pathsep.join(filter(os.path.isabs, environment().get("PATH", os.defpath).split(os.pathsep)))
     if (program := shutil.which("git", path=path)) is None:
         return None

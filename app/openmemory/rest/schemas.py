@@ -86,7 +86,6 @@ class MemoryResponse(RecordModel):
     state: State
     app_id: UUID = Field(description="The app that added it.")
     app_name: str
-    text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
     categories: list[str]
     metadata_: dict[str, Any]
     namespace: str
@@ -97,6 +96,7 @@ class MemoryResponse(RecordModel):
     expires_at: datetime | None
     revision: int
     labels: list[str] = Field(description=LABELS)
+    text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
 
 
 class MemoryPage(BaseModel):
@@ -129,7 +129,6 @@ class MemoryDetail(BaseModel):
     state: State
     app_id: UUID = Field(description="The app that added it.")
     app_name: str
-    text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
     categories: list[str]
     metadata_: dict[str, Any]
     namespace: str
@@ -143,6 +142,7 @@ class MemoryDetail(BaseModel):
     valid_until: datetime | None = Field(description="Until when it holds; null: not said.")
     superseded_by: UUID | None = Field(description="The memory that took its place.")
     labels: list[str] = Field(description=LABELS)
+    text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
 
     @classmethod
     def of(cls, record: MemoryRecord) -> MemoryDetail:

@@ -82,6 +82,7 @@ class AccessedMemory(MemoryOfApp):
     """A memory among those that an app accessed. Its time is UTC without an offset."""
 
     app_name: str
+    text_app_name: str
 
 
 class Accessed(BaseModel):

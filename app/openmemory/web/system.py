@@ -21,7 +21,10 @@ router = APIRouter(include_in_schema=False)
 PATIENCE = 10.0
 """The seconds that a page waits for the end of a sync. The sync goes on after them."""
 
-NAMES = {"postgres": "PostgreSQL", "index": "Vector index", "embedder": "Embedder"}
+NAMES = {
+    "postgres": "PostgreSQL", "index": "Vector index", "embedder": "Embedder", "documents": "Originals of documents",
+    "language_model": "Language model", "schema": "Tables of PostgreSQL",
+}  # fmt: skip
 _RUNS = 10
 
 

@@ -240,7 +240,7 @@ async def test_ids_that_are_nobodys_or_anothers_are_the_same_error(
         ("add_memories", {}, "Error adding to memory: "),
         ("search_memory", {"query": ""}, "Error searching memory: "),
         ("search_memory", {"query": 17}, "Error searching memory: "),
-        ("list_memories", {"limit": 0}, "Error getting memories: "),
+        ("list_memories", {"limit": -1}, "Error getting memories: "),
         ("delete_memories", {"memory_ids": ["nonsense"]}, "Error deleting memories: "),
         ("delete_memories", {"memory_ids": "nonsense"}, "Error deleting memories: "),
     ],
