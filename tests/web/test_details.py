@@ -32,7 +32,7 @@ async def test_what_users_did_themselves_is_under_their_name(
     await visitor.get("activity")
     assert f"{me} wrote 1 memory" in visitor.words
     assert "claude wrote 1 memory" in visitor.words
-    for path in ("time", "time/changes", f"memory/{memory_id}"):
+    for path in ("time", "time/changes", "connect", f"memory/{memory_id}"):
         await visitor.get(path, who=True)
         assert services.settings.access.default_app not in visitor.words.split(), path
 
@@ -55,6 +55,14 @@ async def test_with_a_key_of_your_own_you_are_you(make_client: Any, services: Se
         assert "Written by you" in await opened(f"memory/{added.id}", None)
         assert "You wrote 1 memory" in await opened("activity", None)
         assert f"Written by {new_user}" in await opened(f"memory/{added.id}", "claude")
+
+
+async def test_the_page_of_a_memory_is_under_the_tab_of_the_list(
+    visitor: Visitor, remember: Callable[..., Any]
+) -> None:
+    memory = await remember(visitor.user, "Alice drinks tea.")
+    await visitor.get(f"memory/{memory['id']}")
+    assert re.findall('aria-current="page">([^<]*)<', visitor.shown) == ["Memories"]
 
 
 async def test_the_details_lead_to_more_of_the_same(visitor: Visitor, remember: Callable[..., Any]) -> None:

@@ -22,7 +22,7 @@ say saved show stored summarise summarize summary tell things told user us
 """
 _ASKING = frozenset(_ASKING_WORDS.split())
 _REMNANTS = frozenset({"d", "ll", "m", "re", "s", "t", "ve"})
-"""What an apostrophe leaves of English words."""
+"""The letters that an apostrophe leaves of English words."""
 
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»')
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")

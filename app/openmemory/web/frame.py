@@ -28,13 +28,13 @@ def frame(request: Request, principal: Principal | None, *, chosen: bool = True)
 
     `chosen`: links keep the user whom the address names.
     """
-    here = request.scope["path"].removeprefix("/ui/").partition("/")[0]
+    first = request.scope["path"].removeprefix("/ui/").partition("/")[0]
     to = links(request, chosen=chosen)
     navigation = {path: label for path, label in NAVIGATION.items() if principal and may_open(principal, path)}
     return {
         "link": lambda path, **parameters: to(path, parameters),
         "static": lambda name: upward(request) + static_path(name),
-        "here": {"memory": "memories"}.get(here, here),
+        "tab": {"memory": "memories"}.get(first, first),
         "navigation": navigation,
         "signed_in": principal is not None and principal.id != "local",
         "version": VERSION,
