@@ -32,9 +32,11 @@ async def test_what_users_did_themselves_is_under_their_name(
     await visitor.get("activity")
     assert f"{me} wrote 1 memory" in visitor.words
     assert "claude wrote 1 memory" in visitor.words
-    for path in ("time", "time/changes", "connect", f"memory/{memory_id}"):
+    for path in ("time", "time/changes", f"memory/{memory_id}"):
         await visitor.get(path, who=True)
         assert services.settings.access.default_app not in visitor.words.split(), path
+    await visitor.get("connect")
+    assert re.findall('<th scope="row">([^<]*)<', visitor.shown) == ["claude"]
 
 
 async def test_with_a_key_of_your_own_you_are_you(make_client: Any, services: Services, new_user: str) -> None:

@@ -80,8 +80,9 @@ async def test_files_of_the_page_are_found_after_moves_to_every_depth(
         await page.get_by_role("link", name="Alice drinks tea.").click()
         await page.get_by_role("heading", name="Details").wait_for()
         for moved in ("Apps", "claude", "Settings", "Keys", "Memories"):
+            left = page.url
             await page.get_by_role("link", name=moved, exact=True).first.click()
-            await page.wait_for_function("(left) => location.href !== left", arg=page.url)
+            await page.wait_for_function("(left) => location.href !== left", arg=left)
             assert await icon(page) == at_first, page.url
         await page.goto(f"/ui/memory/{memory['id']}?user={new_user}")
         assert await icon(page) == at_first
