@@ -52,7 +52,7 @@ async def test_choose_the_user(open_page: OpenPage, accessible: Accessible, serv
         await page.get_by_role("textbox", name="User").fill(f"not-{new_user}")
         await accessible(page)
         await page.get_by_role("button", name="Show", exact=True).click()
-        await page.get_by_text(f"not-{new_user}", exact=True).wait_for()
+        await page.get_by_title("Whose memory this page shows").get_by_text(f"not-{new_user}").wait_for()
         assert page.url.endswith(f"?user=not-{new_user}")
 
 
