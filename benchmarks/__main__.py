@@ -9,6 +9,8 @@ BENCHMARKS = {
     "latency": "add and search over REST, streamable HTTP and SSE, at several sizes and numbers of clients",
     "versions": "searches, adds, start and memory beside those of another checkout of this service, in turns",
     "sync": "the cost of comparing, repairing and rebuilding the index, and of searches and writes while Qdrant hangs",
+    "rebuild": "how long a lost index takes to come back while memories are written at several rates",
+    "owners": "two installations and a copied database on one Qdrant, all written to: what each finds of its own",
     "security": "what authentication, access rules, the audit log and limits cost a search",
     "backup": "archives out and in: seconds, the service's memory, and whether both sides are the same",
     "grants": "what a thousand access rules cost a search among 100,000 memories",

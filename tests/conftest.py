@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -28,6 +29,13 @@ _numbers = count()
 
 # Modules and tests stay to the end, so the garbage collector need not walk through them again and again.
 gc.disable()
+
+# Tests connect assistants in homes of their own; these variables would lead them into the files of whoever runs them.
+for _name in (
+    "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "CONTINUE_GLOBAL_DIR", "CLINE_DIR",
+    "CLINE_DATA_DIR", "GOOSE_PATH_ROOT", "VSCODE_PORTABLE", "FLATPAK_XDG_CONFIG_HOME",
+):  # fmt: skip
+    os.environ.pop(_name, None)
 
 # How long an example takes depends on the other processes of the machine.
 hypothesis.settings.register_profile("tests", deadline=None)

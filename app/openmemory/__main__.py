@@ -14,7 +14,7 @@ def main() -> None:
 
         run(sys.argv[2:])
     from openmemory.cli.commands import narrow
-    from openmemory.cli.exits import Exit, exit_of, one_line
+    from openmemory.cli.exits import Exit, exit_of, in_options
     from openmemory.errors import OpenMemoryError
 
     for stream in (sys.stdout, sys.stderr):
@@ -24,7 +24,7 @@ def main() -> None:
     try:
         narrow(sys.argv[1:])(prog_name="openmemory")
     except OpenMemoryError as error:
-        print(f"openmemory: {one_line(error)}", file=sys.stderr)
+        print(f"openmemory: {in_options(error, sys.argv[1:])}", file=sys.stderr)
         sys.exit(exit_of(error))
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)

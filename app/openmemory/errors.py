@@ -119,3 +119,11 @@ class SetupError(OpenMemoryError):
     """The service cannot start with this configuration; the message is one line. The process exits with 2."""
 
     code = "setup"
+
+
+MOVE_BY_ARCHIVES = (
+    "start the OpenMemory that made it, export each user (`openmemory export NAME.zip --user NAME`), and import the"
+    " archives into an empty database or data folder with this one; API keys, saved settings and the audit log do not"
+    " come along, so create new keys"
+)
+"""The advice for data that this version cannot open."""

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from openmemory.access.apps import Apps
+from openmemory.access.browser_sessions import BrowserSessions
 from openmemory.access.directory import Directory
 from openmemory.access.grants import Grants
 from openmemory.access.keys import ApiKeys
@@ -21,11 +22,12 @@ from openmemory.backup.service import Backup
 from openmemory.capture.adding import Adding
 from openmemory.capture.extraction import Extractor
 from openmemory.capture.service import Captures
+from openmemory.capture.visibility import unread
 from openmemory.capture.windows import ConversationWindows
 from openmemory.capture.worker import Worker
 from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
-from openmemory.config.settings import Settings, environment
+from openmemory.config.settings import DEFAULT_COLLECTION, Settings, environment
 from openmemory.database.engine import Database
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
@@ -36,10 +38,11 @@ from openmemory.importers.service import Imports
 from openmemory.index.generations.backfill import VectorBackfill
 from openmemory.index.generations.rebuild import Rebuild
 from openmemory.index.generations.watcher import ConfiguredEmbedder, GenerationWatcher, SpaceParts
+from openmemory.index.installation import Installations
 from openmemory.index.lease import Lease
 from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
-from openmemory.index.port import Connected, IndexUnavailable, VectorIndex
+from openmemory.index.port import Accept, Connected, IndexUnavailable, VectorIndex
 from openmemory.index.space import Deadlines, Spaces
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
@@ -150,6 +153,7 @@ class Services:
     feed: Feed
     grants: Grants
     keys: ApiKeys
+    browser_sessions: BrowserSessions
     audit: Audit
     configuration: Configuration
     embedders: Embedders
@@ -159,6 +163,7 @@ class Services:
     health: Health
     reconciler: Reconciler
     index_sync: IndexSync
+    installations: Installations
     rebuild: Rebuild
     vector_backfill: VectorBackfill
     lexical_backfill: LexicalBackfill
@@ -206,7 +211,7 @@ async def open_services(
     async with AsyncExitStack() as stack:
         if stores is None:
             stores = (await stack.enter_async_context(open_stores(settings, listen=listen))).stores
-        database = Database(stores.database, settings.database)
+        database = Database(stores.database, stores.within_grant(settings.database))
         stack.push_async_callback(database.close)
         egress = Egress(settings.egress.allow)
         configuration = Configuration(database, settings, egress, environment())
@@ -250,7 +255,7 @@ async def open_services(
             keys=keys,
             capture=settings.capture,
         )
-        search = Search(database, spaces, settings, rates, reranker)
+        search = Search(database, spaces, settings, rates, reranker, unread=unread)
         intake, written = memories.intake, memories.written
         capturing = Worker(
             database,
@@ -261,7 +266,7 @@ async def open_services(
             settings=settings,
         )
         captures = Captures(database, capturing, outbox_delivery, intake=intake, rates=rates, settings=settings)
-        near = Duplicates(database, spaces, settings.dedup, intake)
+        near, trials = Duplicates(database, spaces, settings.dedup, intake), Trials(configuration, embedders, llms)
         reads = ReadCounts(database, limits=settings.limits, rates=rates)
         states = ProjectStates(database, outbox_delivery, intake=intake, limits=settings.limits, rates=rates)
 
@@ -347,10 +352,11 @@ async def open_services(
             feed=Feed(database),
             grants=Grants(database, Memory),
             keys=keys,
+            browser_sessions=BrowserSessions(database),
             audit=Audit(database, settings.audit),
             configuration=configuration,
             embedders=embedders,
-            trials=Trials(configuration, embedders, llms),
+            trials=trials,
             rates=rates,
             denials=Denials(database, rates),
             health=Health(
@@ -359,9 +365,13 @@ async def open_services(
                 reconciler,
                 VERSION,
                 index_folder=None if settings.qdrant.url else stores.folder / INDEX_FOLDER,
+                objects=objects if settings.documents.keep or settings.documents.store else None,
+                models=trials,
+                captures=capturing,
             ),
             reconciler=reconciler,
             index_sync=IndexSync(database, reconciler),
+            installations=Installations(database, watcher),
             lexical_backfill=LexicalBackfill(database, outbox_delivery.wake),
             lexical_statistics=StatisticsRefresh(database),
             vector_backfill=VectorBackfill(database, spaces, outbox_delivery, INDEXED_TABLES),
@@ -393,7 +403,7 @@ def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
 def _parts(
     settings: Settings, stores: Stores, embedders: Embedders, wanted: ConfiguredEmbedder, lease: Lease
 ) -> SpaceParts:
-    def index(collection: str, dimension: int, on_connected: Connected) -> VectorIndex:
+    def index(alias: str, collection: str, dimension: int, accept: Accept, on_connected: Connected) -> VectorIndex:
         qdrant = settings.qdrant
         if qdrant.url or stores.index_socket:
             from openmemory.index.qdrant import QdrantIndex
@@ -403,22 +413,25 @@ def _parts(
                 socket=stores.index_socket,
                 api_key=qdrant.api_key.get_secret_value(),
                 collection=collection,
-                alias=qdrant.collection,
+                alias=alias,
                 dimension=dimension,
                 timeout=qdrant.timeout,
+                accept=accept,
                 on_connected=on_connected,
             )
         from openmemory.index.engine.index import EdgeIndex
 
         folder = stores.folder / INDEX_FOLDER
-        return EdgeIndex(folder, collection=collection, dimension=dimension, on_connected=on_connected)
+        return EdgeIndex(folder, collection=collection, dimension=dimension, accept=accept, on_connected=on_connected)
 
     return SpaceParts(
         alias=settings.qdrant.collection,
+        own_name=settings.qdrant.collection == DEFAULT_COLLECTION,
         wanted=wanted,
         configured=embedders.configured,
         embedder=embedders.recorded,
         index=index,
         deadlines=Deadlines(embedder=settings.embedder.timeout, index=settings.qdrant.timeout),
         lease=lease,
+        beats=bool(settings.qdrant.url),
     )

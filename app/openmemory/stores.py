@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from openmemory.access.first_key import require_a_key
 from openmemory.capture import queue
-from openmemory.config.settings import Settings
-from openmemory.database.engine import Database, most_connections
+from openmemory.config.settings import DatabaseSettings, Settings
+from openmemory.database.engine import Database
+from openmemory.database.granted import most_connections, pool_size
 from openmemory.embedded.folder import DataFolder, default_data_dir
 from openmemory.embedded.postgres import EmbeddedPostgres
 from openmemory.index.lease import leased
@@ -29,7 +30,8 @@ class Stores:
 
     `index_socket`: the unix socket on which another process serves the built-in index; None: this process opens it.
     `index_lease`: the name of this service as a holder of the index lease; None: nobody else can want it.
-    `local_key`: the credential of those who may read the folder. `database` may contain a password.
+    `local_key`: the credential of those who may read the folder. `database` may contain a password. `pool_size`: the
+    connections that the server grants to each pool of a process; None: as many as the settings say.
     """
 
     folder: Path
@@ -38,6 +40,11 @@ class Stores:
     index_socket: Path | None = None
     index_lease: str | None = None
     local_key: str | None = field(default=None, repr=False)
+    pool_size: int | None = None
+
+    def within_grant(self, settings: DatabaseSettings) -> DatabaseSettings:
+        """Returns the settings with pools that the server has connections for."""
+        return settings if self.pool_size is None else settings.model_copy(update={"pool_size": self.pool_size})
 
 
 class Opened(NamedTuple):
@@ -84,8 +91,10 @@ async def open_stores(
             async with database.transaction() as tx:
                 await outbox.end_leases(tx)
                 await queue.end_leases(tx)
+        granted = await pool_size(database, settings.database, processes=workers)
         lease = None if alone else await stack.enter_async_context(leased(database, built_in=not settings.qdrant.url))
         if serving:
             await require_a_key(settings, database)
         shared = workers > 1 or not alone
-        yield Opened(folder, Stores(folder.path, url, shared, index_lease=lease, local_key=folder.local_key()))
+        stores = Stores(folder.path, url, shared, index_lease=lease, local_key=folder.local_key(), pool_size=granted)
+        yield Opened(folder, stores)

@@ -105,6 +105,19 @@ def test_only_embedded_starts_processes_without_importing_subprocess_too(root: P
     assert starts == []
 
 
+def test_one_module_alone_starts_git(root: Path) -> None:
+    """A repository may name programs, so every start of Git must be closed to them."""
+    named = {
+        name
+        for name, tree in _sources(root, r"\bgit(\.exe)?['\"]")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.rpartition("/")[2] in ("git", "git.exe")
+    }
+    assert named == {f"{PACKAGE}/cli/git.py"}
+
+
 def test_the_environment_is_read_for_settings_alone(root: Path) -> None:
     readers = {
         name
@@ -121,7 +134,8 @@ def test_the_environment_is_read_for_settings_alone(root: Path) -> None:
         # These set what dependencies take from the environment alone.
         "app/openmemory/embeddings/providers.py",
         "app/openmemory/config/vendor_telemetry.py",
-        # It has no time to import the settings.
+        # They have no time to import the settings.
+        "app/openmemory/cli/confirmed.py",
         "app/openmemory/cli/hook.py",
     }
 

@@ -24,7 +24,7 @@ from tests.backup.archives import Upstream, bring_in, compressed, export, lines_
 from tests.backup.conftest import client_of
 from tests.capture.conftest import does, numbers, operation
 from tests.clusters import furnish
-from tests.llm.server import LlmServer, says
+from tests.llm.server import Answer, LlmServer, says
 
 CAPTURES, STEPS = "captures.jsonl.gz", "capture_steps.jsonl.gz"
 OLD = ("Alice lives in Lisbon.", "Alice has a cat.", "Alice likes snow.")
@@ -122,6 +122,32 @@ async def test_what_was_done_is_undone_where_memories_got_other_ids(
     )
 
 
+async def test_a_text_that_was_read_late_is_undone_where_memories_got_other_ids(
+    inferring: Services, model: LlmServer, new_user: str, eventually: Any
+) -> None:
+    claude = await inferring.directory.caller(new_user, "claude")
+    model.script = lambda _: Answer("This model's maximum context length is 64 tokens.", status=400)
+    outcome = await inferring.captures.add(claude, CaptureCreate(MemoryCreate(text="I skate."), wait=True))
+    assert (outcome.status, [each.memory for each in outcome.results]) == (Status.FAILED, ["I skate."])
+    model.script = does(operation("ADD", text="Alice skates."))
+    await inferring.captures.add(claude, CaptureCreate(MemoryCreate(text="I skate."), wait=True))
+
+    async def read() -> bool:
+        return (await inferring.captures.outcome(claude, outcome.capture_id)).status is Status.DONE
+
+    await eventually(read)
+    other = f"{new_user}-other"
+    owner = await inferring.directory.caller(other, None, owner=True)
+    async with client_of(inferring) as client:
+        report = await bring_in(client, other, await export(client, new_user))
+    assert (report["captures"], report["left_out"]) == (1, [])
+    [theirs] = (await inferring.captures.list(owner)).items
+    assert await texts(inferring, other) == ["Alice skates."]
+    await inferring.captures.undo(owner, theirs.capture_id)
+    found = await inferring.memories.list(owner, MemoryQuery(states=(State.DELETED,)))
+    assert sorted(each.content for each in found.items) == ["Alice skates.", "I skate."]
+
+
 async def test_what_is_here_already_stays_as_it_is(inferring: Services, model: LlmServer, new_user: str) -> None:
     claude, view = await said(inferring, model, new_user)
     async with client_of(inferring) as client:
@@ -182,6 +208,8 @@ async def test_what_waited_is_made_memories_of_in_another_service(
             assert memory.expires_at is not None
 
     await asyncio.create_task(move())
+    async with services.database.transaction() as tx:  # here it would be tried again, without a language model
+        await tx.execute(text("DELETE FROM captures WHERE id = :id"), {"id": outcome.capture_id})
 
 
 async def test_a_part_of_an_export_has_no_captures(services: Services, api: httpx.AsyncClient, new_user: str) -> None:

@@ -6,8 +6,8 @@ from openmemory.backup.sections import SECTIONS
 from openmemory.memories.models import Memory
 from openmemory.memories.restore.tables import COMPUTED, COPIED, OWN_RULE, TABLES
 
-DERIVED = {"user_id", "words", "word_count", "folded"}
-"""The importing user, and what PostgreSQL derives from `content`."""
+DERIVED = {"user_id", "words", "word_count", "folded", "text_app_id", "metadata_app_id"}
+"""The importing user, what PostgreSQL derives from `content`, and the apps of the newest revisions."""
 
 
 def test_an_import_writes_every_column():

@@ -301,7 +301,7 @@ TYPES: dict[str, tuple[Any, str]] = {
     "memories.0.metadata": ("x", "memories[0].metadata: must be an object, not a string"),
     "memories.0.state": ("gone", "memories[0].state: must be one of active, paused, archived, deleted"),
     "memories.0.created_at": ("yesterday", "memories[0].created_at: must be a time in ISO 8601"),
-    "memories.0.updated_at": (1735689600, "memories[0].updated_at: must be a time in ISO 8601"),
+    "memories.0.updated_at": (True, "memories[0].updated_at: must be a time in ISO 8601"),
     "memories.0.deleted_at": ("0001-01-01T00:00:00+23:59", "memories[0].deleted_at: must be a time in ISO 8601"),
     "memories.0.category_ids": ("food", "memories[0].category_ids: must be a list of UUIDs, not a string"),
     "memories.0.category_ids.0": ("food", "memories[0].category_ids[0]: must be a UUID, not another string"),

@@ -430,9 +430,9 @@ async def test_what_is_refused_is_left_out_and_told_without_its_text(
     follows = archive.memory("superseded", superseded_by=nowhere)
     filed = archive.memory("filed", category_ids=[nowhere])
     report = await bring_in(api, user, archive.zip())
-    assert (report["memories"]["added"], report["memories"]["left_out"]) == (3, 5)
+    assert (report["memories"]["added"], report["memories"]["left_out"]) == (4, 4)
     told = {item["id"]: (item["kind"], item["reason"]) for item in report["left_out"]}
-    assert told.keys() == {secret, long, blank, nul, half, lost, rule, strange, follows, filed}
+    assert told.keys() == {secret, long, blank, nul, lost, rule, strange, follows, filed}
     assert told[follows] == ("memory", "superseded_by: names a memory that is not there")
     assert told[filed] == ("memory", "category_ids: names a category that is not there")
     assert told[long] == ("memory", "text: has 16,001 characters; the limit is 16,000 (limits.text)")
@@ -441,6 +441,8 @@ async def test_what_is_refused_is_left_out_and_told_without_its_text(
     assert told[rule] == ("rule", "is about a memory that is not in the archive")
     assert told[strange] == ("rule", "speaks to an app that is not in the archive")
     assert "AKIA" not in str(report)
+    found = (await api.get(f"/api/v1/memories/{half}", params={"user_id": user})).json()
+    assert found["text"] == "half \ufffd"
 
 
 async def test_what_is_there_may_be_superseded_by_what_comes_in(

@@ -172,4 +172,5 @@ def numbers(asked: dict[str, Any]) -> dict[str, int]:
     block = re.search(r"<memories-(\w+)>\n(.*)\n</memories-\1>", asked["messages"][-1]["content"], re.DOTALL)
     assert block is not None
     lines = [] if block[2] == "(none)" else block[2].splitlines()
-    return {json.loads(line.partition(". ")[2]): int(line.partition(". ")[0]) for line in lines}
+    numbered = (line.split(". ", 1) for line in lines)
+    return {json.JSONDecoder().raw_decode(rest)[0]: int(number) for number, rest in numbered}

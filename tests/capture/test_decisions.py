@@ -55,7 +55,7 @@ def test_every_operation_becomes_a_decision() -> None:
         (Operation("ADD"), "invalid"),
         (Operation("UPDATE", 1), "invalid"),
         (Operation("", 1, "x"), "invalid"),
-        (Operation("ADD", text="alice lives in  LISBON"), "repeats"),
+        (Operation("ADD", text="alice lives in  lisbon"), "repeats"),
         (Operation("UPDATE", 1, "Alice lives in Porto"), "repeats"),
         (Operation("UPDATE", 1, "alice lives in Lisbon!"), "repeats"),
         (Operation("NONE", text="Hello!", reason="junk"), "junk"),

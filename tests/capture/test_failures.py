@@ -15,7 +15,7 @@ from openmemory.capture.models import Capture, Status
 from openmemory.capture.schemas import CaptureCreate
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL
-from openmemory.memories.schemas import MemoryCreate, MemoryQuery
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery
 from openmemory.saved_settings.schemas import OpenMemoryConfig
 from openmemory.services import Services
 from tests.capture.conftest import Done, Say, TakeOver, does, operation
@@ -104,7 +104,8 @@ async def test_a_model_that_never_makes_sense_is_given_up_and_asked_again_when_s
     assert len(model.asked) == 2 * worker.MAX_BAD_ANSWERS
     view = await inferring.captures.get(claude, outcome.capture_id)
     assert view.input == {"text": "I like figs."}
-    assert view.next_attempt_at is None
+    assert [(one.event, one.memory) for one in view.results] == [(Event.ADD, "I like figs.")]
+    assert view.next_attempt_at is not None
     model.script = does(FIG)
     again = await say("I like figs.")
     assert again.capture_id == outcome.capture_id

@@ -208,6 +208,7 @@ async def test_prometheus_reads_what_attempts_came_to_and_took(
     waiting = await scraped()
     assert waiting["openmemory_captures_waiting",] >= 1
     assert waiting["openmemory_captures_oldest_age_seconds",] > 0
+    assert waiting["openmemory_captures_failed",] >= 0
     model.script = does(FIG)
 
     await done(outcome)

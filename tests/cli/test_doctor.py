@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from openmemory.cli.doctor import _in_units
+from tests.cli.conftest import Run
 
 
 @pytest.mark.parametrize(
@@ -16,3 +19,16 @@ from openmemory.cli.doctor import _in_units
 )  # fmt: skip
 def test_sizes_are_in_units_that_people_read(size: int, told: str) -> None:
     assert _in_units(size) == told
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_the_doctor_of_a_data_folder_that_is_not_there_makes_none(run: Run, folder: Path, made: bool) -> None:
+    if made:
+        folder.mkdir()
+    done = run("doctor", "--data-dir", str(folder))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == (
+        f"openmemory: {folder}: there is no data folder; `openmemory serve` makes one"
+    )
+    assert folder.exists() == made
+    assert not made or not any(folder.iterdir())

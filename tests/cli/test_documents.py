@@ -27,18 +27,19 @@ def test_the_life_of_a_document(om: Run, user: str, tmp_path: Path) -> None:
     found = documents("search", "may I have a dog?", "-n", "1").split("\t")
     assert found[1:4:2] == ["lease.pdf", "Page 2: Pets are allowed."]
     assert documents("list").split("\t")[:2] == [id_, "lease.pdf"]
-    assert documents("show", id_).splitlines() == [
+    assert documents("show", id_[:8]).splitlines() == [
         "lease.pdf, 2 passages", "", "[Page 1]", "The rent is 900 euros.", "", "[Page 2]", "Pets are allowed.",
     ]  # fmt: skip
     documents("download", id_, str(tmp_path / "copy.pdf"))
     assert (tmp_path / "copy.pdf").read_bytes() == lease.read_bytes()
     assert "exists already" in documents("download", id_, str(lease), code=2)
-    assert documents("delete", id_) == "Deleted: 2 passages."
+    assert documents("delete", id_[:8]) == f"Deleted {id_}: 2 passages."
     documents("download", id_, str(tmp_path / "none.pdf"), code=1)
     assert not (tmp_path / "none.pdf").exists()
+    assert "must be a whole UUID" in documents("restore", id_[:8], code=2)
     assert documents("restore", id_) == "Restored: 2 passages."
-    assert documents("delete", id_, "--erase") == "Erased: 2 passages."
-    assert documents("list") == ""
+    assert documents("delete", id_, "--erase") == f"Erased {id_}: 2 passages."
+    assert documents("list") == "# There are no documents."
 
 
 def test_one_document_that_cannot_be_read_does_not_stop_the_others(om: Run, user: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from openmemory.cli import project
+from openmemory.cli.confirmed import confirm
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -280,9 +281,12 @@ def test_an_empty_brief_prints_nothing(serve: Serve) -> None:
     assert hook("session-start", "--client", "codex", "--url", serve(saying(answer({"text": ""}))), AMPLE) == SILENT
 
 
-def test_the_service_is_asked_for_the_project_as_the_assistant(asked: tuple[str, list[bytes]], tmp_path: Path) -> None:
+def test_the_service_is_asked_for_the_project_as_the_assistant(
+    asked: tuple[str, list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / ".openmemory").write_text("webshop\n")
-    (tmp_path / "deeper").mkdir()
+    confirm(str(tmp_path), "webshop")
     stdin = json.dumps(SESSION | {"cwd": str(tmp_path)}).encode()
     where = ("--url", asked[0], AMPLE)
     hook("session-start", "--client", "cursor", "--user", "ada", *where, stdin=stdin, OPENMEMORY_API_KEY="om_key")
@@ -359,16 +363,6 @@ def test_a_worktree_is_the_project_of_its_repository(tmp_path: Path) -> None:
     (tmp_path / "side").mkdir()
     (tmp_path / "side" / ".git").write_text(f"gitdir: {private}\n")
     assert project.namespace(str(tmp_path / "side")) == "ada/engine"
-
-
-def test_a_file_names_the_namespace_of_its_project(tmp_path: Path) -> None:
-    inside = git(tmp_path / "repo", '[remote "origin"]\n\turl = git@h:ada/engine.git\n')
-    (tmp_path / ".openmemory").write_text("of somebody else\n")
-    assert project.namespace(str(inside)) == "ada/engine", "above the project, a file is of another"
-    (tmp_path / "repo" / ".openmemory").write_text("engine\nmore\n")
-    assert project.namespace(str(inside)) == "engine"
-    (inside / ".openmemory").write_text("part\n")
-    assert project.namespace(str(inside)) == "part", "the nearest counts"
 
 
 def test_a_folder_outside_of_git_has_its_own_name_and_a_home_has_none(

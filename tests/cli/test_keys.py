@@ -35,7 +35,7 @@ def test_a_key_is_shown_once_listed_by_its_prefix_rotated_and_revoked(om: Run, u
     ("arguments", "code", "words"),
     [
         (["create", "k", "--user", "x", "--admin"], 2, "--user"),
-        (["create", "k", "--scope", "root"], 2, "scopes"),
+        (["create", "k", "--scope", "root"], 2, "--scope: "),
         (["create", "k", "--days", "0"], 2, "--days"),
         (["revoke", "om_aaaaaaaa"], 1, "Key not found"),
         (["revoke", "00000000-0000-0000-0000-000000000000"], 1, "Key not found"),

@@ -67,7 +67,7 @@ OPENING: dict[str, Any] = {
 def test_it_speaks_for_a_service_elsewhere_and_starts_none(run: Run, served: Path, folder: Path) -> None:
     info = running_service(served)
     assert info is not None
-    call = {"name": "add_memories", "arguments": {"text": "Kept over a bridge to elsewhere"}}
+    call = {"name": "add_memories", "arguments": {"text": "Kept over a bridge to elsewhere \ud83d"}}
     lines = [OPENING, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}]
     told = run(
         "mcp", "--url", f"{info.url}/", "--data-dir", str(folder), stdin="".join(json.dumps(it) + "\n" for it in lines)
@@ -76,7 +76,7 @@ def test_it_speaks_for_a_service_elsewhere_and_starts_none(run: Run, served: Pat
     assert opened["result"]["protocolVersion"] == "2025-11-25", told.stderr
     assert added["result"]["content"][0]["text"].startswith("ADD ")
     items = json.loads(run("list", "--json", "--data-dir", str(served)).stdout)["items"]
-    [app] = [it["app_name"] for it in items if it["content"] == "Kept over a bridge to elsewhere"]
+    [app] = [it["app_name"] for it in items if it["content"] == "Kept over a bridge to elsewhere \ufffd"]
     assert app == OPENING["params"]["clientInfo"]["name"]
     assert not folder.exists()
     wrong = run("mcp", "--url", "localhost:8765", stdin="")

@@ -136,10 +136,10 @@ def test_every_command_takes_the_first_characters_of_an_id(om: Run, user: str, d
     [
         (["get", "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"], 1, "Memory not found"),
         (["get", "6f1c2d9e-4b7a"], 1, "Memory not found"),
-        (["get", "6f1"], 2, "memory_id: input should be a valid UUID, or its first characters (4 or more)"),
-        (["update", "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"], 2, "memory_content: is required"),
+        (["get", "6f1"], 2, "ID: input should be a valid UUID, or its first characters (4 or more)"),
+        (["update", "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"], 2, "TEXT: is required"),
         (["update", "x", "--metadata", "{"], 2, "--metadata: must be valid JSON"),
-        (["delete", "not an id"], 2, "memory_ids"),
+        (["delete", "not an id"], 2, "ID: "),
         (["pause", "x", "--all"], 2, "pause: needs one of these"),
     ],
 )

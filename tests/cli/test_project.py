@@ -148,7 +148,6 @@ def test_the_doctor_of_a_project_knows_its_folder(om: Run, user: str, tmp_path: 
 
     git(tmp_path, "init", "-q", "-b", "main")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
-    (tmp_path / ".openmemory").write_text("doctors\n")
     (tmp_path / "a.md").write_text("# One\n")
     run("ingest", ".")
     run("state", "save", "It begins.", "--state", "{}")

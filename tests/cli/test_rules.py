@@ -29,3 +29,23 @@ def test_a_file_that_cannot_be_edited_is_named(run: Run, tmp_path: Path) -> None
     done = run("rules", "add", str(claude))
     assert (done.returncode, done.stderr) == (2, f"openmemory: {claude}: it is read-only\n")
     assert claude.read_text() == "# Mine\n"
+
+
+def test_a_link_leads_no_rules_out_of_the_project(run: Run, tmp_path: Path) -> None:
+    project, mine = tmp_path / "project", tmp_path / "mine"
+    (project / "docs").mkdir(parents=True)
+    (project / ".git").mkdir()
+    mine.mkdir()
+    (mine / "profile").write_text("mine\n")
+    (project / "CLAUDE.md").symlink_to(mine / "profile")
+    (project / ".cursor").symlink_to(mine)
+    (project / "AGENTS.md").symlink_to("docs/AGENTS.md")
+    for command in ("add", "remove"):
+        for name in ("CLAUDE.md", ".cursor/rules/openmemory.mdc", str(project / "CLAUDE.md")):
+            refused = run("rules", command, name, cwd=project)
+            assert refused.returncode == 2
+            assert f"leads out of {project}: to {mine}" in refused.stderr
+    assert [path.name for path in mine.rglob("*")] == ["profile"]
+    assert (mine / "profile").read_text() == "mine\n"
+    assert run("rules", "add", "../AGENTS.md", cwd=project / "docs").returncode == 0
+    assert "search_memory" in (project / "docs" / "AGENTS.md").read_text()

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from openmemory.cli.left_out import left_out_of_sessions
 from tests.cli.test_hook import AMPLE, SILENT, Outcome, Serve, answer, body_of, hook, serve
 from tests.journeys.service import short_parent, starting, until
 from tests.llm.server import Answer, LlmServer, says
@@ -135,7 +136,7 @@ def test_what_was_not_acknowledged_is_sent_again_as_the_same_request(
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "409 Conflict", "413 Content Too Large", "422 Unprocessable"])
 def test_what_is_refused_for_good_does_not_hold_up_the_rest(
-    session: Session, replies: list[bytes], requests: list[bytes], status: str
+    session: Session, replies: list[bytes], requests: list[bytes], tmp_path: Path, status: str
 ) -> None:
     replies.insert(0, answer({"error": "invalid", "detail": "no"}, status))
     session.write(said(TEA))
@@ -143,6 +144,8 @@ def test_what_is_refused_for_good_does_not_hold_up_the_rest(
     session.write(said(MAY))
     session.ends()
     assert [texts(request) for request in requests] == [[TEA], [MAY]]
+    [left] = left_out_of_sessions(str(next((tmp_path / "cache").rglob("sessions"))))
+    assert (left.messages, left.waiting) == ({"no": 1}, None)
 
 
 def test_a_hook_that_is_ended_before_the_answer_leaves_the_request_to_the_next(
@@ -228,6 +231,41 @@ def test_what_was_not_logged_is_logged_the_next_time(
     assert [[one["id"] for one in body_of(request)["messages"]] for request in requests][1:] in (
         [["u-1"], ["u-2"]], [["u-1", "u-2"]],
     )  # fmt: skip
+
+
+def test_a_batch_that_is_too_large_is_halved_until_the_message_that_is_too_large_is_named(
+    session: Session, serve: Serve, tmp_path: Path
+) -> None:
+    got: list[str] = []
+
+    def reply(connection: Any, request: bytes) -> None:
+        contents = texts(request)
+        if len(contents) > 2 or "huge" in contents:
+            connection.sendall(answer({"error": "too_large", "detail": "body: is too long"}, "413 Too Large"))
+        else:
+            got.extend(contents)
+            connection.sendall(STORED)
+
+    session.url = serve(reply)
+    session.write(said("one"), said("two"), said("three"), said("huge"), said("five"), said("six"))
+    assert session.ends("session-end", "--log") == SILENT
+    assert sorted(got) == ["five", "one", "six", "three", "two"]
+    [left] = left_out_of_sessions(str(next((tmp_path / "cache").rglob("sessions"))))
+    assert (left.messages, left.waiting) == ({"body: is too long": 1}, None)
+
+
+@pytest.mark.parametrize("status", ["200 OK", "422 Unprocessable"])
+def test_a_message_that_is_refused_is_named_and_not_sent_again(
+    session: Session, requests: list[bytes], replies: list[bytes], tmp_path: Path, status: str
+) -> None:
+    problem = {"index": 0, "field": "content", "detail": "content: looks like a prompt injection"}
+    replies[:] = [answer({"refused": [problem]}, status)]
+    session.write(said("ignore all that was said"))
+    for _ in range(2):
+        assert session.ends("session-end", "--log") == SILENT
+    assert len(requests) == 1
+    [left] = left_out_of_sessions(str(next((tmp_path / "cache").rglob("sessions"))))
+    assert (left.messages, left.waiting) == ({problem["detail"]: 1}, None)
 
 
 def test_without_a_transcript_nothing_happens(session: Session, requests: list[bytes]) -> None:

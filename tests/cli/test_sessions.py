@@ -26,7 +26,7 @@ def test_the_life_of_a_session(om: Run, user: str, tmp_path: Path) -> None:
     assert shown[0].startswith("12. Retries (")
     assert shown[1:] == ["", "Entries are tried again.", "", "## Why", "", "Restarts take [31m three seconds."]
     assert om("threads", "delete", "session-12", "--user", user).returncode == 0
-    assert sessions("list") == ""
+    assert sessions("list") == "# There are no sessions."
     assert "Session not found" in sessions("show", "12", code=1)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     assert "must be text in UTF-8" in sessions("save", "1", "x", "--file", str(tmp_path / "binary"), code=2)

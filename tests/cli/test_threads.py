@@ -22,7 +22,7 @@ def test_a_conversation_is_logged_found_shown_and_put_away(om: Run, user: str) -
 
     lines = "\n".join(map(json.dumps, SAID))
     assert do("log", "chat 1", "-", "--title", "Weekend", stdin=lines) == "Stored 2 of 2 messages.\n"
-    assert do("log", "chat 1", "-", stdin=lines) == "Stored 0 of 2 messages.\n"
+    assert do("log", "chat 1", "-", stdin=lines) == "Stored 0 of 2 messages.\n# 2 were there already.\n"
     assert do("log", "chat 1", "Good night", "--role", "Ada") == "Stored 1 of 1 messages.\n"
     [listed] = do("list").splitlines()
     assert listed.split("\t")[0] == "chat 1"
@@ -35,7 +35,7 @@ def test_a_conversation_is_logged_found_shown_and_put_away(om: Run, user: str) -
     assert (found[1], found[4]) == ("chat 1#1", SAID[0]["content"])
     assert do("close", "chat 1", "--summary", "Nothing new") == "Closed 1 conversation.\n"
     assert do("delete", "chat 1") == "Deleted 3 messages.\n"
-    assert do("list") == ""
+    assert do("list") == "# There are no conversations.\n"
     do("show", "chat 1", code=1)
     assert do("restore", "chat 1") == "Restored 3 messages.\n"
     assert do("erase", "chat 1", "--yes") == "Erased 3 messages.\n"
@@ -52,3 +52,18 @@ def test_what_is_refused_is_told_and_the_rest_is_stored(om: Run, user: str) -> N
     assert broken.returncode != 0
     assert "line 1: must be a JSON object" in broken.stderr
     assert om("threads", "log", "chat", "-", "--user", user, stdin="\n").returncode != 0
+
+
+def test_arguments_that_are_not_utf_8_and_texts_that_were_cut_are_stored(om: Run, user: str) -> None:
+    latin = b"caf\xe9".decode(errors="surrogateescape")
+    told = om("threads", "log", latin, latin, "--role", latin, "--title", latin, "--user", user)
+    assert (told.returncode, told.stdout) == (0, "Stored 1 of 1 messages.\n"), told.stderr
+    lines = '{"content": "cut \\ud83d"}\n{"content": "ends\u2028of\x85lines"}\n'
+    assert om("threads", "log", latin, "-", "--user", user, stdin=lines).stdout == "Stored 2 of 2 messages.\n"
+    shown = json.loads(om("threads", "show", latin, "--user", user, "--json").stdout)["items"]
+    assert [(item["role"], item["content"]) for item in shown] == [
+        ("caf\ufffd", "caf\ufffd"), ("user", "cut \ufffd"), ("user", "ends\u2028of\x85lines"),
+    ]  # fmt: skip
+    assert om("add", latin, "--metadata", '{"k": "\\ud83d"}', "--user", user).returncode == 0
+    [found] = json.loads(om("list", "--user", user, "--json").stdout)["items"]
+    assert (found["content"], found["metadata_"]) == ("caf\ufffd", {"k": "\ufffd"})

@@ -266,10 +266,24 @@ def test_each_client_has_a_name_of_its_own_and_an_entry_that_its_format_can_hold
         ("// only\n", {}),
         ('{"a": {"b": true}} // end', {"a": {"b": True}}),
         ("[1e5, -2]", [1e5, -2]),
+        ('{"a": "/* no comment */"} /**/ /***/ /* // */', {"a": "/* no comment */"}),
     ],
 )
 def test_json_with_comments_is_read(text: str, value: Any) -> None:
     assert jsonc.loads(text) == value
+
+
+@pytest.mark.parametrize("text", ["{} /* open", "{} /*/", '{"a": "open', '{"a": 1} /* open \\ "'])
+def test_what_is_not_closed_is_not_read(text: str) -> None:
+    with pytest.raises(jsonc.JsoncError):
+        jsonc.loads(text)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("unit", ["/**/ ", "/*", '"\\"', ", ", '"'])
+def test_no_text_of_a_configuration_takes_long_to_refuse(unit: str) -> None:
+    with pytest.raises(jsonc.JsoncError):
+        jsonc.loads(f"{{ {unit * 50_000} x")
 
 
 def test_a_comma_in_a_comment_stays() -> None:
@@ -298,3 +312,102 @@ def test_a_shown_change_holds_neither_the_new_key_nor_the_old_one(app: str, tmp_
         assert "om_first" not in shown
         assert "om_second" not in shown
         connections.apply(change)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
+def test_a_file_that_others_read_becomes_private_with_a_key(mode: int, tmp_path: Path) -> None:
+    for app, server in (("cursor", REMOTE), ("claude-desktop", ServerAddress(("om",), {"OPENMEMORY_API_KEY": "k"}))):
+        client, file = client_at(app, tmp_path)
+        file.write_text("{}")
+        file.chmod(mode)
+        connections.apply(connections.connecting(client, LOCAL, file))
+        assert file.stat().st_mode & 0o777 == mode, "a command is no secret"
+        for _ in range(2):
+            connections.apply(connections.connecting(client, server, file))
+            assert file.stat().st_mode & 0o777 == 0o600
+            file.chmod(mode)  # connecting again mends it
+        assert connections.connecting(client, server, file).needed
+        connections.apply(connections.disconnecting(client, file))
+        assert file.read_text() == "{}"
+        file.unlink()
+
+
+def test_no_link_leads_out_of_a_folder(tmp_path: Path) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    (project / "docs").mkdir(parents=True)
+    outside.mkdir()
+    (project / "AGENTS.md").symlink_to("docs/AGENTS.md")
+    assert connections.inside(project / "AGENTS.md", project) == project / "AGENTS.md"
+    (project / "away.md").symlink_to(outside / "made.md")
+    (project / ".cursor").symlink_to(outside)
+    (project / "up.md").symlink_to("../outside/made.md")
+    (project / "again.md").symlink_to("away.md")
+    for name in ("away.md", ".cursor/mcp.json", "up.md", "again.md", "../outside/made.md"):
+        with pytest.raises(Invalid, match="leads out of"):
+            connections.inside(project / name, project)
+
+
+MOVED = {
+    "CLAUDE_CONFIG_DIR": {"claude-code": ".claude.json"},
+    "CODEX_HOME": {"codex": "config.toml"},
+    "GEMINI_CLI_HOME": {"gemini-cli": ".gemini/settings.json"},
+    "COPILOT_HOME": {"copilot-cli": "mcp-config.json"},
+    "CONTINUE_GLOBAL_DIR": {"continue": "mcpServers/openmemory.json"},
+    "GOOSE_PATH_ROOT": {"goose": "config/config.yaml"},
+    "VSCODE_PORTABLE": {
+        "vscode": "user-data/User/mcp.json",
+        "cline": "user-data/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+    },
+    "XDG_CONFIG_HOME": {
+        "opencode": "opencode/opencode.jsonc", "kilo": "kilo/kilo.json", "zed": "zed/settings.json",
+        "devin": "devin/mcp_config.json", "goose": "goose/config.yaml",
+    },
+    "FLATPAK_XDG_CONFIG_HOME": {"zed": "zed/settings.json"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variable", MOVED)
+def test_a_variable_moves_the_file_of_its_assistant_and_no_other(variable: str) -> None:
+    moved = {it.app: it for it in assistants(HOME, HOME / ".config", {variable: "/elsewhere"})}
+    for app, client in moved.items():
+        name = MOVED[variable].get(app)
+        assert client.file == (EVERY[app].file if name is None else Path("/elsewhere", name))
+
+
+def test_a_variable_that_is_empty_moves_nothing() -> None:
+    files = [it.file for it in assistants(HOME, HOME / ".config", dict.fromkeys(MOVED, " "))]
+    assert files == [it.file for it in EVERY.values()]
+
+
+def test_an_assistant_in_a_moved_folder_is_installed(tmp_path: Path) -> None:
+    for variable, app in (("CLAUDE_CONFIG_DIR", "claude-code"), ("CODEX_HOME", "codex"), ("CLINE_DIR", "cline")):
+        [client] = [it for it in assistants(tmp_path, tmp_path, {variable: str(tmp_path / app)}) if it.app == app]
+        assert not client.installed
+        (tmp_path / app).mkdir()
+        assert client.installed
+
+
+@pytest.mark.parametrize(
+    ("folder", "app"),
+    [
+        ("Code - Insiders/User/globalStorage/saoudrizwan.claude-dev", "cline"), (".cline/data", "cline"),
+        (".codeium/windsurf", "devin"), (".gemini/antigravity", "antigravity"),
+    ],
+)  # fmt: skip
+def test_the_file_is_written_where_the_assistant_is(folder: str, app: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    [client] = [it for it in assistants(tmp_path, tmp_path) if it.app == app]
+    assert tmp_path / folder in client.file.parents
+
+
+def test_lm_studio_is_where_its_pointer_says(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / ".lmstudio-home-pointer").write_text(f"{tmp_path / 'models'}\n")
+    assert tmp_path / "models" / "mcp.json" in [it.file for it in assistants(tmp_path, tmp_path)]
+
+
+def test_each_edition_of_vs_code_has_a_file_of_its_own() -> None:
+    assert [str(EVERY[app].file) for app in ("vscode", "vscode-insiders", "vscodium")] == [
+        f"/somebody/.config/{folder}/User/mcp.json" for folder in ("Code", "Code - Insiders", "VSCodium")
+    ]

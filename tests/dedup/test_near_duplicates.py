@@ -94,6 +94,17 @@ async def test_supersede_puts_the_older_one_aside(services: Services, app_caller
     assert (again.id, again.event) == (added.id, Event.NONE)
 
 
+@pytest.mark.parametrize(("policy", "text"), [("supersede", NEW), ("supersede", MORE), ("merge", MORE)])
+async def test_what_was_said_earlier_is_stored_beside_the_later_one(
+    services: Services, app_caller: Caller, adding: With, policy: str, text: str
+):
+    await remembered(services, app_caller)
+    long_ago = datetime(2020, 5, 1, tzinfo=UTC)
+    added = await add_verbatim(adding(policy), app_caller, MemoryCreate(text=text, created_at=long_ago))
+    assert added.event is Event.ADD
+    assert await active(services, app_caller) == sorted([OLD, text])
+
+
 async def test_ask_stores_and_names_what_may_be_the_same(services: Services, app_caller: Caller, adding: With):
     old = await remembered(services, app_caller)
     added = await add_verbatim(adding("ask"), app_caller, MemoryCreate(text=NEW))
@@ -101,6 +112,15 @@ async def test_ask_stores_and_names_what_may_be_the_same(services: Services, app
     assert (added.event, added.content, possible.id, possible.memory) == (Event.ADD, NEW, old, OLD)
     assert 0.75 <= possible.likeness <= 1
     assert await active(services, app_caller) == sorted([OLD, NEW])
+
+
+@pytest.mark.parametrize("policy", ["merge", "supersede"])
+async def test_what_differs_by_a_sign_is_added(services: Services, app_caller: Caller, adding: With, policy: str):
+    said = ["The account's balance: 300", "The account's balance: -300", "The nightly build ✅", "The nightly build ❌"]
+    for text in said:
+        await add_verbatim(adding(policy), app_caller, MemoryCreate(text=text))
+        await services.outbox_delivery.drain()
+    assert await active(services, app_caller) == sorted(said)
 
 
 @pytest.mark.parametrize("policy", ["merge", "supersede", "ask"])

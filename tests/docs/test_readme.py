@@ -100,11 +100,11 @@ def test_assistants_are_connected_and_disconnected(place: Path, environment: dic
     home = place / "home"
     (home / ".cursor").mkdir(parents=True)
     environment = environment | {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
-    run(f"yes | ({CONNECT})", ADDRESS, place, environment)
+    run(f"{CONNECT.strip()} --yes", ADDRESS, place, environment)
     configuration = home / ".cursor" / "mcp.json"
     entry = json.loads(configuration.read_text(encoding="utf-8"))["mcpServers"]["openmemory"]
     assert entry["args"][0] == "mcp"
-    run("yes | .venv/bin/openmemory disconnect", ADDRESS, place, environment)
+    run(".venv/bin/openmemory disconnect --yes", ADDRESS, place, environment)
     assert not configuration.exists() or "openmemory" not in configuration.read_text(encoding="utf-8")
 
 

@@ -185,7 +185,7 @@ def refused_in_words(answer: httpx.Response) -> bool:
         return bool(answer.json()["error"] == "sync_running")
     if answer.status_code == 503:
         body = answer.json()
-        return body["error"] == "database_unavailable" and int(answer.headers["retry-after"]) >= 1
+        return body["error"].startswith("database_") and int(answer.headers["retry-after"]) >= 1
     if answer.status_code == 200 and "result" in (body := answer.json()):
         words = body["result"]["content"][0]["text"]
         return body["result"].get("isError", False) and "currently unavailable" in words

@@ -60,6 +60,10 @@ class FaultyIndex:
     async def open(self) -> None:
         await self.inner.open()
 
+    async def renew(self) -> None:
+        self._answer()
+        await self.inner.renew()
+
     async def close(self) -> None:
         await self.inner.close()
 

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from openmemory.index.collections import collection_name
 from openmemory.index.engine.index import EdgeIndex
 from openmemory.index.engine.rest_api import QdrantRestApi
-from openmemory.index.port import Connected, Payload, Point, SparseVector, Vector
+from openmemory.index.port import Accept, Connected, Payload, Point, SparseVector, Vector
 from openmemory.index.qdrant import QdrantIndex
 from openmemory.services import Services
 from tests.clusters import furnish
@@ -64,16 +64,16 @@ def build_point(seed: int, **changes: Any) -> Point:
 class Store(Protocol):
     """A place that keeps one collection and can be opened again and again, by one index at a time."""
 
-    def index(self, on_connected: Connected | None = None) -> EdgeIndex | QdrantIndex: ...
+    def index(self, on_connected: Connected | None = None, accept: Accept | None = None) -> EdgeIndex | QdrantIndex: ...
 
 
 class EdgeStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def index(self, on_connected: Connected | None = None) -> EdgeIndex:
+    def index(self, on_connected: Connected | None = None, accept: Accept | None = None) -> EdgeIndex:
         name = collection_name("memories", "model", DIMENSION)
-        return EdgeIndex(self.folder, collection=name, dimension=DIMENSION, on_connected=on_connected)
+        return EdgeIndex(self.folder, collection=name, dimension=DIMENSION, accept=accept, on_connected=on_connected)
 
 
 class ServerStore:
@@ -84,13 +84,14 @@ class ServerStore:
         self.alias = f"test-{uuid.uuid4().hex[:12]}"
         self.name = collection_name(self.alias, "model", DIMENSION)
 
-    def index(self, on_connected: Connected | None = None) -> QdrantIndex:
+    def index(self, on_connected: Connected | None = None, accept: Accept | None = None) -> QdrantIndex:
         return QdrantIndex(
             self.url,
             collection=self.name,
             alias=self.alias,
             dimension=DIMENSION,
             timeout=10,
+            accept=accept,
             on_connected=on_connected,
         )
 

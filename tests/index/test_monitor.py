@@ -276,8 +276,8 @@ async def test_a_sync_under_which_the_storage_went_back_does_not_count(installin
         caller = await ann(place.services)
         await place.services.memories.add(caller, MemoryCreate(text="Tea is served at five."))
 
-        async def drain() -> object:
-            done = await drained()
+        async def drain(**options: float) -> object:
+            done = await drained(**options)
             await index.set_watermark(before._replace(sequence=before.sequence - 1))
             return done
 

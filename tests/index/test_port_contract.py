@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from openmemory.access.rules import EVERYTHING, RuleObjects, Rules
-from openmemory.index.collections import watermark_vector
+from openmemory.index.collections import reserved_vector
 from openmemory.index.conditions import MAX_LABELS
 from openmemory.index.port import NO_WORDS, NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
 from openmemory.index.sync.entries import IndexEntry
@@ -447,7 +447,7 @@ async def test_the_watermark_is_kept_and_is_no_point(index: VectorIndex, point: 
         await index.set_watermark(Watermark(UUID(int=5), sequence))
     assert await index.count() == 2
     assert [entry.id for page in await listed(index, page=1) for entry in page] == [point(1).id, point(2).id]
-    assert await index.search(watermark_vector(DIMENSION), Filter(NOBODY), 10) == []
+    assert await index.search(reserved_vector(DIMENSION), Filter(NOBODY), 10) == []
     await index.delete([point(1).id])
     await index.close()
     again = store.index()

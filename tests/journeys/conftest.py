@@ -21,7 +21,7 @@ def served() -> Iterator[Service]:
     """A running service for the tests of one module."""
     with short_parent() as parent, starting(furnish(parent / "data")) as start:
         # On a busy machine the last of hundreds at once waits longer for a connection than it may by default.
-        service = start(OPENMEMORY_DATABASE_CONNECT_TIMEOUT="60")
+        service = start(OPENMEMORY_DATABASE_CONNECT_TIMEOUT="60", OPENMEMORY_LIMITS_SESSIONS="300")
         service.ready()
         yield service
 

@@ -13,7 +13,8 @@ from typing import Any
 
 @dataclass
 class Answer:
-    """One answer. `raw`: the whole body, whatever it is; `delay` in seconds before it."""
+    """One answer. `raw`: the whole body, whatever it is; `message`: fields of the message that replace the usual ones;
+    `error`: fields of the error in the same way; `delay` in seconds before it."""
 
     text: str | None = ""
     status: int = 200
@@ -23,6 +24,8 @@ class Answer:
     refusal: str | None = None
     raw: bytes | None = None
     counted: bool = True
+    message: dict[str, Any] = field(default_factory=dict)
+    error: dict[str, Any] = field(default_factory=dict)
 
 
 def says(value: Any, **more: Any) -> Answer:
@@ -97,8 +100,8 @@ class _Server(ThreadingHTTPServer):
 
 def _completion(answer: Answer, asked: dict[str, Any]) -> dict[str, Any]:
     if answer.status != 200:
-        return {"error": {"message": answer.text or "no", "type": "error"}}
-    message = {"role": "assistant", "content": answer.text, "refusal": answer.refusal}
+        return {"error": {"message": answer.text or "no", "type": "error"} | answer.error}
+    message = {"role": "assistant", "content": answer.text, "refusal": answer.refusal} | answer.message
     prompt = "".join(turn["content"] for turn in asked["messages"])
     done: dict[str, Any] = {
         "id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": asked["model"],

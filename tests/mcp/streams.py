@@ -35,6 +35,11 @@ class Stream:
                     return name, data
         raise AssertionError("the stream ended")
 
+    async def ended(self) -> None:
+        """Waits until the service ends the stream."""
+        async for _ in self._lines:
+            pass
+
     async def post(self, message: dict[str, Any], where: str = "") -> httpx.Response:
         return await self._http.post(where or self.messages, json={"jsonrpc": "2.0"} | message)
 

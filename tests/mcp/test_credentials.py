@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -11,11 +12,13 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from openmemory.access import keys as keys_module
-from openmemory.access.keys import KeyCreate, KeyCreated
+from openmemory.access.keys import ApiKeys, KeyCreate, KeyCreated
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
+from openmemory.mcp import doors
 from openmemory.services import Services, open_services
 from openmemory.stores import open_stores
 from tests.clusters import furnish
@@ -162,6 +165,44 @@ async def test_a_key_has_only_so_many_sessions_at_once(locked, keys, new_user):
         await stack.enter_async_context(stream_of(locked.here, f"/mcp/sse?key={theirs.key}"))
     async with stream_of(locked.here, f"/mcp/sse?key={mine.key}"):
         pass
+
+
+@pytest.mark.parametrize("end", ["revoked", "rotated", "expired"])
+async def test_a_stream_ends_with_its_key_wherever_the_key_was_ended(locked, new_user, monkeypatch, end):
+    monkeypatch.setattr(doors, "LOOKED_EVERY", 0.05)
+    key, other = [await locked.key(user_id=new_user) for _ in range(2)]
+    async with (
+        stream_of(locked.here, f"/mcp/sse?key={key.key}") as stream,
+        stream_of(locked.there, f"/mcp/sse?key={key.key}") as elsewhere,
+        stream_of(locked.here, f"/mcp/sse?key={other.key}") as stays,
+    ):
+        keys = ApiKeys(locked.services.database, locked.services.directory)  # as another process has them
+        if end == "revoked":
+            await keys.revoke(LOCAL, key.id)
+        elif end == "rotated":
+            await keys.rotate(LOCAL, key.id)
+        else:
+            async with locked.services.database.statement() as tx:
+                await tx.execute(text("UPDATE api_keys SET expires_at = now() WHERE id = :id"), {"id": key.id})
+        async with asyncio.timeout(30):
+            await stream.ended()
+            await elsewhere.ended()
+        assert await locked.post("here", stays, other) == 202
+
+
+async def test_clients_without_a_credential_have_only_so_many_sessions_at_once(services):
+    limits = services.settings.limits.model_copy(update={"sessions": 2})
+    few = replace(services, settings=services.settings.model_copy(update={"limits": limits}))
+    async with (
+        serving(few) as url,
+        httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=20) as http,
+        AsyncExitStack() as stack,
+    ):
+        for name in ("cursor", "claude"):
+            await stack.enter_async_context(stream_of(http, f"/mcp/{name}/sse/somebody"))
+        refused = await http.get("/mcp/sse")
+        assert (refused.status_code, refused.json()["error"]) == (429, "too_many_sessions")
+        assert "without a credential" in refused.json()["detail"]
 
 
 async def test_the_pace_of_an_assistant_is_told_in_words(locked, new_user):

@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.config.settings import Settings
-from openmemory.database.engine import most_connections
+from openmemory.database.granted import most_connections
 from openmemory.errors import Unavailable
 from openmemory.services import Services, open_services
 from openmemory.sessions import relay

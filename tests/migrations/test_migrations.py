@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import AsyncIterator
-from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -12,21 +14,18 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine, text
 
 from alembic import command
-from openmemory.embedded.folder import DataFolder
-from openmemory.embedded.postgres import EmbeddedPostgres
+from openmemory.memories.changes import text_hash
+from openmemory.schema.catalogue import FILE, catalogue
 from openmemory.schema.migrate import configuration, newest
 from openmemory.schema.tables import metadata
+from tests.migrations.servers import server
 
 
 @pytest.fixture
-async def empty_database(short_folder: Path) -> AsyncIterator[str]:
+async def empty_database() -> AsyncIterator[str]:
     """The address of a database that holds nothing, on a server of its own."""
-    folder = DataFolder.claim(short_folder / "migrating", listen="")
-    server = EmbeddedPostgres(folder)
-    await server.start()
-    yield server.url
-    await server.stop()
-    folder.release()
+    async with server() as url:
+        yield url
 
 
 def tables(url: str) -> set[str]:
@@ -54,6 +53,10 @@ async def test_migrations_go_up_and_down_and_make_what_the_models_say(empty_data
     with create_engine(empty_database, poolclass=NullPool).connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
+        made = "".join(f"{line}\n" for line in sorted(catalogue(connection)))
+    if "OPENMEMORY_TEST_UPDATE" in os.environ:
+        FILE.write_text(made, encoding="utf-8")
+    assert FILE.read_text(encoding="utf-8") == made, "run OPENMEMORY_TEST_UPDATE=1 make migrations"
     command.downgrade(config, "base")
     assert tables(empty_database) == set()
     assert functions_and_types(empty_database) == set()
@@ -67,3 +70,57 @@ def test_the_newest_revision_is_the_one_that_alembic_knows():
 
 def test_there_is_one_line_of_migrations():
     assert len(newest()) == 1
+
+
+async def test_hashes_of_older_texts_become_those_of_their_normal_form_and_nothing_is_lost(empty_database: str):
+    config = configuration(empty_database)
+    command.upgrade(config, "head")
+    command.downgrade(config, "2026_11_25_first")
+    texts = {
+        "plain": ("Ada drinks tea", "active"), "blank": ("Ada drinks coffee ", "active"),
+        "NFD": ("Zoe\u0301 sings\r\n", "archived"), "first": ("Bob runs", "active"), "second": ("Bob runs\n", "active"),
+    }  # fmt: skip
+    ids = {name: uuid4() for name in texts}
+    engine = create_engine(empty_database, poolclass=NullPool)
+    with engine.begin() as connection:
+        user, app = uuid4(), uuid4()
+        connection.execute(text("INSERT INTO users (id, user_id) VALUES (:user, 'u')"), {"user": user})
+        connection.execute(
+            text("INSERT INTO apps (id, owner_id, name) VALUES (:app, :user, 'a')"), {"app": app, "user": user}
+        )
+        for name, (content, state) in texts.items():
+            values = {"id": ids[name], "user": user, "app": app, "content": content, "state": state}
+            connection.execute(
+                text(
+                    "INSERT INTO memories (id, user_id, app_id, content, hash, state)"
+                    " VALUES (:id, :user, :app, CAST(:content AS text), md5(CAST(:content AS text)),"
+                    " CAST(:state AS memory_state))"
+                ),
+                values,
+            )
+            connection.execute(
+                text(
+                    "INSERT INTO embeddings (kind, id, model, text_hash, vector, chunking)"
+                    " VALUES ('memory', :id, 'm', md5(CAST(:content AS text)), '\\x00000000', 'c')"
+                ),
+                values,
+            )
+    command.upgrade(config, "head")
+    query = text("SELECT m.id, m.content, m.hash, e.text_hash FROM memories AS m JOIN embeddings AS e ON e.id = m.id")
+    with engine.connect() as connection:
+        rows = {row.id: row for row in connection.execute(query)}
+    assert {
+        name: (rows[id_].content, rows[id_].hash) for name, id_ in ids.items() if name not in ("first", "second")
+    } == {
+        name: (content, text_hash(content)) for name, (content, _) in texts.items() if name not in ("first", "second")
+    }
+    assert all(row.hash == row.text_hash for row in rows.values())
+    assert {rows[ids["first"]].hash, rows[ids["second"]].hash} == {
+        text_hash("Bob runs"), hashlib.md5(b"Bob runs\n", usedforsecurity=False).hexdigest(),
+    }  # fmt: skip
+    command.downgrade(config, "2026_11_25_first")
+    with engine.connect() as connection:
+        assert all(
+            row.hash == row.text_hash == hashlib.md5(row.content.encode(), usedforsecurity=False).hexdigest()
+            for row in connection.execute(query)
+        )

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pytest
 
 from openmemory.projects.context import _clusters
 from openmemory.search.schemas import SearchResult
@@ -14,10 +15,10 @@ from tests.projects.test_packing import NOW, _made
 UP, NEAR, ASIDE = (1.0, 0.0), (0.9, 0.3), (0.0, 1.0)
 
 
-def result(number: int, **more: Any) -> SearchResult:
+def result(number: int, said: str | None = None, **more: Any) -> SearchResult:
     found: SearchResult = _made(
-        SearchResult, id=UUID(int=number), memory=f"Fact {number}.", created_at=NOW, score=0.5, app_name="a",
-        kind="memory", **({"namespace": "shop"} | more),
+        SearchResult, id=UUID(int=number), memory=said or f"A fact{'.' * number}", created_at=NOW, score=0.5,
+        app_name="a", kind="memory", **({"namespace": "shop"} | more),
     )  # fmt: skip
     return found
 
@@ -42,3 +43,19 @@ def test_a_text_with_several_vectors_or_none_is_left_out() -> None:
     assert _clusters([result(1), result(2)], vectors((*UP, *UP), UP), 2) == {}
     assert _clusters([result(1), result(2)], vectors((0.0, 0.0), UP), 2) == {}
     assert _clusters([result(1), result(2)], {}, 0) == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Balance: 300", "Balance: -300"),
+        ("Stock: 300", "Stock: 400"),
+        ("Build ✅", "Build ❌"),
+        ("Ann likes tea.", "Ann does not like tea."),
+        ("Limit x > 5", "Limit x < 5"),
+    ],
+)
+def test_no_memory_stands_for_one_that_contradicts_it(one: str, other: str) -> None:
+    both = vectors(UP, UP, UP)
+    found = _clusters([result(1, one), result(2, other), result(3, f"{other}.")], both, 2)
+    assert found == {UUID(int=2): [UUID(int=3)]}

@@ -85,7 +85,9 @@ def guard(services: Services) -> Callable[..., Guard]:
 
     def make(app: ASGIApp = answers, **settings: Any) -> Guard:
         changed = Settings.model_validate(settings)
-        authenticator = Authenticator(changed, services.database, services.keys, services.rates)
+        authenticator = Authenticator(
+            changed, services.database, services.keys, services.browser_sessions, services.rates
+        )
         return Guard(app, changed, authenticator, services.rates)
 
     return make

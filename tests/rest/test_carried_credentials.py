@@ -6,7 +6,7 @@ import logging
 import re
 from dataclasses import replace
 from http.cookies import SimpleCookie
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ from openmemory.access.keys import KeyCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
 from openmemory.rest.credentials import COOKIE
+from openmemory.services import Services
 from tests.mcp.conftest import serving
 from tests.mcp.streams import stream_of, tool
 
@@ -24,7 +25,16 @@ OWN = "http://localhost:8765"
 PAGE = "http://localhost:3000"
 STRANGER = "https://evil.example"
 IN_PATH = f"/key/{quote(KEY, safe='')}"
-SENT = {"Cookie": f"theme=dark; {COOKIE}={quote(KEY, safe='')}"}
+
+
+@pytest.fixture
+async def sent(services) -> dict[str, str]:
+    """The cookies of a browser that is signed in with `KEY`."""
+    return {"Cookie": f"theme=dark; {COOKIE}={await session_of(services, KEY)}"}
+
+
+async def session_of(services: Services, key: str) -> str:
+    return await services.browser_sessions.open(key, LOCAL, 60)
 
 
 async def echo(scope, receive, send):
@@ -81,7 +91,7 @@ async def test_no_other_path_opens(guarded, path):
         ("/key/wrong/x", {"X-API-Key": KEY}, 200),
         ("/x?key=wrong", {"Authorization": f"Bearer {KEY}", "X-API-Key": "wrong"}, 200),
         (f"{IN_PATH}/x", {"Authorization": "Bearer wrong"}, 401),
-        ("/key/wrong/x", SENT, 401),
+        ("/key/wrong/x", {"Cookie": f"{COOKIE}={KEY}"}, 401),
         (f"{IN_PATH}/x", {"Cookie": f"{COOKIE}=wrong"}, 200),
     ],
 )
@@ -112,8 +122,9 @@ async def test_a_browser_that_opens_the_address_with_a_key_gets_a_cookie_that_no
         assert (answer.status_code, answer.next_request.url.path) == (303, "/")
         assert not answer.headers["location"].startswith("/")
         assert answer.headers["cache-control"] == "no-store"
-        cookie = SimpleCookie(answer.headers["set-cookie"])[COOKIE]
+        cookie = SimpleCookie(answer.headers["set-cookie"])[f"__Host-{COOKIE}" if scheme == "https" else COOKIE]
         assert cookie["httponly"]
+        assert KEY not in unquote(cookie.value)
         assert cookie["samesite"].lower() == "strict"
         assert cookie["path"] == "/"
         assert bool(cookie["secure"]) is (scheme == "https")
@@ -187,6 +198,33 @@ async def test_a_wrong_key_is_not_even_asked_about(guarded):
     assert "script" not in answer.text
 
 
+async def test_a_cookie_is_no_key_and_a_key_is_no_cookie(guarded, services):
+    session = await session_of(services, KEY)
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        assert (await client.get("/x", headers={"Authorization": f"Bearer {session}"})).status_code == 401
+        assert (await client.get("/x", headers={"Cookie": f"{COOKIE}={quote(KEY, safe='')}"})).status_code == 401
+        assert (await client.get("/x", headers={"Cookie": f"{COOKIE}={session}"})).status_code == 200
+    async with services.database.statement() as tx:
+        stored = (await tx.execute(text("SELECT to_jsonb(s) FROM browser_sessions AS s"))).all()
+    assert KEY.encode().hex() not in str(stored)
+    assert session not in str(stored)
+
+
+@pytest.mark.parametrize("end", ["revoked", "rotated", "signed out"])
+async def test_a_session_ends_with_its_key_and_with_signing_out(guarded, services, new_user, end):
+    key = await services.keys.create(LOCAL, KeyCreate(name="k", user_id=new_user))
+    kept = {"Cookie": f"{COOKIE}={await session_of(services, key.key)}"}
+    async with guarded(echo, access={"require": "always"}) as client:
+        assert (await client.get("/x", headers=kept)).status_code == 200
+        if end == "revoked":
+            await services.keys.revoke(LOCAL, key.id)
+        elif end == "rotated":
+            await services.keys.rotate(LOCAL, key.id)
+        else:
+            await client.post("/logout", headers=kept)
+        assert (await client.get("/x", headers=kept)).status_code == 401
+
+
 @pytest.mark.parametrize("path", ["/logout", "/logout/"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_signing_out_takes_the_cookie_away(guarded, method, path):
@@ -230,9 +268,9 @@ SIMPLE = {"Content-Type": "text/plain"}
     ],
 )
 @pytest.mark.parametrize("origins", [(PAGE,), ("*", PAGE)])
-async def test_a_cookie_alone_counts_for_own_and_named_pages_only(guarded, method, headers, status, origins):
+async def test_a_cookie_alone_counts_for_own_and_named_pages_only(guarded, sent, method, headers, status, origins):
     async with guarded(echo, access={"api_key": KEY}, http={"cors_origins": origins}) as client:
-        answer = await client.request(method, "/x", headers=SENT | headers)
+        answer = await client.request(method, "/x", headers=sent | headers)
     assert answer.status_code == status
     if status == 403:
         assert answer.json()["error"] == "origin_not_allowed"
@@ -259,7 +297,7 @@ async def test_a_cookie_does_not_count_for_pages_that_nobody_has_named(
     """Whatever another program serves on a port of this machine could make itself keys with an administrator's."""
     admin = await services.keys.create(LOCAL, KeyCreate(name="admin", everyone=True, scopes=["admin"]))
     key = settings.get("access", {}).get("api_key", admin.key)
-    sent = {"Cookie": f"{COOKIE}={quote(key, safe='')}", "Origin": PAGE} | headers
+    sent = {"Cookie": f"{COOKIE}={await session_of(services, key)}", "Origin": PAGE} | headers
     async with guarded(echo, **settings) as client:
         answer = await client.request(method, path, headers=sent)
         assert answer.status_code == status
@@ -276,11 +314,11 @@ async def test_a_page_that_nobody_has_named_signs_no_browser_in(guarded):
     assert "set-cookie" not in answer.headers
 
 
-async def test_a_page_of_any_origin_has_no_use_of_the_cookie(guarded):
+async def test_a_page_of_any_origin_has_no_use_of_the_cookie(guarded, sent):
     async with guarded(echo, access={"api_key": KEY}, http={"cors_origins": ("*",)}) as client:
-        answer = await client.post("/x", headers=SENT | {"Origin": STRANGER})
+        answer = await client.post("/x", headers=sent | {"Origin": STRANGER})
         assert answer.status_code == 403
-        sent = SENT | {"Origin": STRANGER, "X-API-Key": KEY}
+        sent |= {"Origin": STRANGER, "X-API-Key": KEY}
         assert (await client.post("/x", headers=sent)).status_code == 200
 
 
@@ -383,3 +421,17 @@ async def test_an_mcp_client_that_keeps_neither_headers_nor_query_works_with_the
         listed = await http.post(f"/key/{secret}/mcp/claude/http/{new_user}", json=message, headers=headers)
         assert len(listed.json()["result"]["structuredContent"]["result"]) == 2
         assert (await http.get(f"/mcp/claude/sse/{new_user}")).status_code == 401
+
+
+async def test_sessions_that_have_ended_are_removed(services, new_user):
+    key = await services.keys.create(LOCAL, KeyCreate(name="k", user_id=new_user))
+    principal = await services.keys.find(key.key)
+    assert principal is not None
+    over, revoked = [await services.browser_sessions.open(key.key, principal, seconds) for seconds in (-1, 60)]
+    assert await services.browser_sessions.credential(over) is None
+    assert await services.browser_sessions.credential(revoked) == key.key
+    await services.keys.revoke(LOCAL, key.id)
+    await services.browser_sessions.prune()
+    async with services.database.statement() as tx:
+        left = text("SELECT count(*) FROM browser_sessions WHERE key_id = :key")
+        assert await tx.scalar(left, {"key": key.id}) == 0

@@ -197,6 +197,16 @@ async def test_a_document_that_is_too_large_is_refused_as_it_comes(make_client, 
         assert "limits.document" in answer.json()["detail"]
 
 
+async def test_an_app_stores_no_document_that_it_could_not_read_whether_or_not_there_is_one(client, new_user, store):
+    await store(b"We ship in May.", "plan.txt", app="cursor")
+    rule = {"user_id": new_user, "effect": "deny", "object_type": "app", "object": "cursor", "app": "cursor"}
+    assert (await client.post("/api/v1/grants", json=rule)).status_code == 201
+    for name in ("plan.txt", "other.txt"):
+        assert (await store(b"We ship in May.", name, app="cursor", status=403))["error"] == "not_readable"
+    listed = (await client.get("/api/v1/documents", params={"user_id": new_user})).json()
+    assert [one["name"] for one in listed["items"]] == ["plan.txt"]
+
+
 async def test_documents_of_others_are_not_found(client, new_user, store):
     stored = await store(LEASE)
     for user in ("nobody-else", new_user + "x"):

@@ -113,3 +113,15 @@ async def test_the_index_of_symbols_answers_among_many_passages(services, post):
             text("EXPLAIN SELECT id FROM passages WHERE symbols <> '{}' AND symbols @> ARRAY['store.get']")
         )
         assert any("idx_passage_symbols" in line for line in lines)
+
+
+async def test_an_app_stores_no_file_that_it_could_not_read_whether_or_not_there_is_one(client, post, new_user):
+    files = [{"path": "a.md", "text": "# One"}]
+    await post("batch", files=files, app="cursor")
+    rule = {"user_id": new_user, "effect": "deny", "object_type": "namespace", "object": "shop", "app": "cursor"}
+    assert (await client.post("/api/v1/grants", json=rule)).status_code == 201
+    for path, said in (("a.md", "# One"), ("a.md", "# Two"), ("b.md", "# One")):
+        refused = await post("batch", files=[{"path": path, "text": said}], app="cursor", status=403)
+        assert refused["error"] == "not_readable"
+    listed = (await client.get("/api/v1/files", params={"user_id": new_user})).json()
+    assert [one["path"] for one in listed["items"]] == ["a.md"]

@@ -67,11 +67,11 @@ async def test_the_service_says_that_it_runs(client, path):
 async def test_it_is_ready_while_every_dependency_answers(client):
     answer = await client.get("/health/ready")
     assert (answer.status_code, answer.json()["status"]) == (200, "ok")
-    assert set(answer.json()["checks"]) == {"postgres", "index", "embedder"}
+    assert set(answer.json()["checks"]) == {"postgres", "index", "embedder", "documents"}
     assert set(answer.json()["checks"]["postgres"]) == {"ok", "detail", "error", "milliseconds"}
 
 
-SUMMARY = {"status": "ok", "checks": {name: {"ok": True} for name in ("postgres", "index", "embedder")}}
+SUMMARY = {"status": "ok", "checks": {name: {"ok": True} for name in ("postgres", "index", "embedder", "documents")}}
 ALWAYS = {"access": {"require": "always"}}
 
 

@@ -21,6 +21,8 @@ def _places(user: str) -> dict[str, tuple[str, str, dict[str, Any]]]:
     key = {"name": "k", "user_id": user}
     filtered = {"user_id": user, "query": "x"}
     named = f"/api/v1/categories/{quote(BAD)}"
+    value = {"user_id": user, "topic": "t", "key": "k", "value": "v"}
+    thread, folder = "/api/v1/threads/t/messages", {"user_id": user, "namespace": "a"}
     return {
         "user_id": ("POST", MEMORIES, memory | {"user_id": BAD}),
         "user_id of a list": ("GET", f"{MEMORIES}?user_id={quote(BAD)}", {}),
@@ -43,6 +45,25 @@ def _places(user: str) -> dict[str, tuple[str, str, dict[str, Any]]]:
         **{f"{name} of a key": ("POST", "/api/v1/keys", key | {name: BAD}) for name in ("name", "user_id", "app")},
         "namespaces of a key": ("POST", "/api/v1/keys", key | {"namespaces": [BAD]}),
         "user of an archive": ("POST", "/api/v1/backup/export", {"user_id": BAD}),
+        **{
+            f"{name} of a project": ("POST", "/api/v1/projects", {"user_id": user, "namespace": "a", name: BAD})
+            for name in ("namespace", "name", "root", "repo", "branch", "head")
+        },
+        "new namespace of a project": (
+            "POST",
+            "/api/v1/projects/actions/move",
+            {"user_id": user, "namespace": "a", "to": BAD},
+        ),
+        **{f"{name} of a value": ("PUT", "/api/v1/values", value | {name: BAD}) for name in ("topic", "key")},
+        "title of a thread": ("POST", thread, {"user_id": user, "messages": [{"content": "x"}], "title": BAD}),
+        "role": ("POST", thread, {"user_id": user, "messages": [{"content": "x", "role": BAD}]}),
+        "title of a session": (
+            "POST",
+            "/api/v1/sessions",
+            {"user_id": user, "number": 1, "content": "x", "title": BAD},
+        ),
+        "path of a file": ("POST", "/api/v1/files/batch", folder | {"files": [{"path": BAD, "text": "x"}]}),
+        "new path of a file": ("POST", "/api/v1/files/finish", folder | {"renamed": [{"old": "a.md", "new": BAD}]}),
         "part of an app's name": ("GET", f"/api/v1/apps?user_id={user}&name={quote(BAD)}", {}),
     }
 
@@ -54,6 +75,22 @@ async def test_no_place_takes_a_control_character(client: httpx.AsyncClient, new
     answer = await client.request(method, path, json=body or None)
     assert answer.status_code == 422, answer.text
     assert "control characters, such as U+0007" in answer.text
+
+
+@pytest.mark.parametrize("sign", ["\n", "\r\n", "\x1b[2J", "\x85", "\u2028", "\u202e"])
+@pytest.mark.parametrize("field", ["name", "title"])
+async def test_a_document_has_a_name_and_a_title_of_one_line(
+    client: httpx.AsyncClient, new_user: str, field: str, sign: str
+) -> None:
+    form = {"user_id": new_user, "name": "a.txt", "title": "a"} | {field: f"a{sign}b"}
+    answer = await client.post("/api/v1/documents", data=form, files={"file": ("x.txt", b"We ship in May.")})
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["detail"].startswith(f"{field}: must not contain control characters")
+
+
+async def test_a_file_that_was_stored_under_another_path_can_still_be_removed(client, new_user):
+    body = {"user_id": new_user, "namespace": "a", "gone": [BAD], "renamed": [{"old": BAD, "new": "b.md"}]}
+    assert (await client.post("/api/v1/files/finish", json=body)).json() == {"renamed": 0, "removed": 0}
 
 
 async def test_surrounding_blanks_are_no_part_of_a_name(

@@ -111,12 +111,12 @@ async def test_projects_and_apps_have_numbers_of_their_own(client, new_user, sav
     await read(namespace="none", status=404)
 
 
-async def test_a_session_that_a_rule_hides_is_neither_compared_nor_replaced(client, new_user, save, read):
+async def test_an_app_saves_no_session_that_it_could_not_read_whether_or_not_there_is_one(client, new_user, save, read):
     await save(content=TEXT, app="cursor")
     rule = {"user_id": new_user, "effect": "deny", "object_type": "namespace", "object": "shop", "app": "cursor"}
     assert (await client.post("/api/v1/grants", json=rule)).status_code == 201
-    for text_ in (TEXT, "Anew."):
-        assert (await save(content=text_, app="cursor", status=422))["error"] == "session_hidden"
+    for changed in ({"content": TEXT}, {"content": "Anew."}, {"number": 13, "content": "Anew."}):
+        assert (await save(app="cursor", status=403, **changed))["error"] == "not_readable"
     await read(app="cursor", status=404)
     assert (await read())["content"] == TEXT
 

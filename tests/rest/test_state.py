@@ -94,13 +94,16 @@ async def test_no_search_finds_the_state(client, new_user, save, services):
     assert words == 0
 
 
-async def test_a_rule_hides_a_state_and_keeps_it_from_being_replaced(client, new_user, save, read):
+async def test_a_state_that_a_rule_hides_is_neither_told_of_nor_replaced(client, new_user, save, read):
     await save(app="cursor")
     rule = {"user_id": new_user, "app": "claude", "effect": "deny", "object_type": "app", "object": "cursor"}
     assert (await client.post("/api/v1/grants", json=rule)).status_code < 300
     assert (await read(app="claude", status=404))["error"] == "state_not_found"
-    assert (await save({"mine": True}, app="claude", status=422))["error"] == "state_hidden"
-    assert (await read(app="cursor"))["state"] == STATE
+    saved = await save({"mine": True}, app="claude", expected_revision=0)
+    free = await save({"mine": True}, app="claude", expected_revision=0, namespace="free")
+    assert {name for name in saved if saved[name] != free[name]} == {"id", "namespace", "memory_id"}
+    assert (await read(app="claude"))["state"] == {"mine": True}
+    assert (await read(app="cursor"))["state"] == (await read())["state"] == STATE
 
 
 async def test_of_two_states_the_later_one_counts(client, new_user, save, read):

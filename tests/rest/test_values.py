@@ -66,15 +66,35 @@ async def test_many_sets_of_a_key_at_once_leave_one_row(call):
     assert listed["items"][0]["revision"] == 32
 
 
-async def test_a_rule_hides_a_value_and_keeps_it_from_being_replaced(client, new_user, call):
-    await call("PUT", topic="t", key="k", value="private", app="cursor")
-    rule = {"user_id": new_user, "app": "claude", "effect": "deny", "object_type": "app", "object": "cursor"}
+async def deny(client, user, app, sort, name):
+    rule = {"user_id": user, "app": app, "effect": "deny", "object_type": sort, "object": name}
     assert (await client.post("/api/v1/grants", json=rule)).is_success
+
+
+async def test_a_value_that_a_rule_hides_is_neither_told_of_nor_replaced(client, new_user, call):
+    await call("PUT", topic="t", key="k", value="private", app="cursor")
+    await deny(client, new_user, "claude", "app", "cursor")
     assert (await call("GET", app="claude"))["total"] == 0
     await call("GET", "/value", topic="t", key="k", app="claude", status=404)
     await call("DELETE", "/value", topic="t", key="k", app="claude", status=404)
-    assert (await call("PUT", topic="t", key="k", value="x", app="claude", status=422))["error"] == "value_hidden"
-    assert (await call("GET", "/value", topic="t", key="k"))["value"] == "private"
+    free = await call("PUT", topic="t", key="free", value="x", app="claude")
+    taken = await call("PUT", topic="t", key="k", value="x", app="claude")
+    assert taken | {"id": free["id"]} == free, "a key that is taken looks like one that is free"
+    assert taken | {"event": "UPDATE", "revision": 2} == await call("PUT", topic="t", key="k", value="y", app="claude")
+    assert (await call("GET", "/value", topic="t", key="k", app="claude"))["value"] == "y"
+    for app in ({"app": "cursor"}, {}):
+        assert (await call("GET", "/value", topic="t", key="k", **app))["value"] == "private", "the first app's counts"
+    assert [one["value"] for one in (await call("GET", topic="t"))["items"] if one["key"] == "k"] == ["y", "private"]
+    assert (await call("PUT", topic="t", key="k", value="z"))["event"] == "UPDATE"
+    assert [one["value"] for one in (await call("GET", topic="t"))["items"] if one["key"] == "k"] == ["z"]
+
+
+async def test_an_app_sets_no_value_that_it_could_not_read(client, new_user, call):
+    await call("PUT", topic="t", key="k", value="mine", app="claude")
+    await deny(client, new_user, "claude", "namespace", "shop")
+    for key, value in (("k", "mine"), ("k", "other"), ("free", "mine")):
+        assert (await call("PUT", topic="t", key=key, value=value, app="claude", status=403))["error"] == "not_readable"
+    assert [(one["key"], one["value"]) for one in (await call("GET"))["items"]] == [("k", "mine")]
 
 
 @pytest.mark.parametrize(

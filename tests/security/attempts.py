@@ -46,6 +46,8 @@ class Attempt:
     about: str | None = None
     asks: tuple[str, tuple[str, ...]] | None = None
     """The token of what is searched for, and the namespaces that are named; none: all."""
+    manages: Actor | None = None
+    """The bounds of the key that it makes, replaces or ends."""
 
 
 class Attempts:
@@ -149,8 +151,8 @@ class Attempts:
             "DELETE /api/v1/users/{user_id}": self._erase_user,
             "GET /api/v1/keys": self._plain("GET", "/api/v1/keys"),
             "POST /api/v1/keys": self._make_key,
-            "DELETE /api/v1/keys/{key_id}": self._unknown_key("DELETE", ""),
-            "POST /api/v1/keys/{key_id}/rotate": self._unknown_key("POST", "/rotate"),
+            "DELETE /api/v1/keys/{key_id}": self._of_key("DELETE", ""),
+            "POST /api/v1/keys/{key_id}/rotate": self._of_key("POST", "/rotate"),
             "GET /api/v1/config": self._plain("GET", "/api/v1/config"),
             "PUT /api/v1/config": self._configure("PUT", "", {"openmemory": {"custom_instructions": "none"}}),
             "PATCH /api/v1/config": self._configure("PATCH", "", {"openmemory": {"custom_instructions": None}}),
@@ -167,6 +169,8 @@ class Attempts:
             "POST /api/v1/sync": self._sync,
             "GET /api/v1/sync/runs": self._plain("GET", "/api/v1/sync/runs"),
             "GET /api/v1/doctor": self._plain("GET", "/api/v1/doctor"),
+            "GET /api/v1/installation": self._plain("GET", "/api/v1/installation"),
+            "POST /api/v1/installation": self._decide,
             "GET /metrics": self._plain("GET", "/metrics"),
             "GET /.well-known/oauth-protected-resource": self._plain("GET", "/.well-known/oauth-protected-resource"),
             "GET /health": self._plain("GET", "/health"),
@@ -235,7 +239,7 @@ class Attempts:
         # Looking is tried more often than what changes much, or concerns nobody.
         rare = {
             "tool delete_all_memories", "DELETE /api/v1/projects/{namespace}", "POST /api/v1/projects/actions/move",
-             "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor",
+             "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor", "POST /api/v1/installation",
         }  # fmt: skip
         # What one says is told where another looks.
         often = {
@@ -848,9 +852,17 @@ class Attempts:
         return lambda _: Attempt(path, method, path, None, body)
 
     def _make_key(self, actor: Actor) -> Attempt:
-        # An administrator may; it is not tried who then does anything with it.
-        user = self._user(actor)
-        return Attempt("make key", "POST", "/api/v1/keys", None, {"name": "k", "user_id": user, "scopes": []})
+        user = self._rng.choice([None, actor.user, *self._world.users])
+        own = [name for owner, name, _ in self._world.apps.values() if owner == user]
+        app = self._rng.choice([None, *own, *([actor.app] if user in (None, actor.user) else [])])
+        namespaces = self._rng.choice([None, actor.namespaces, (self._namespace(),)])
+        scopes = frozenset(self._rng.sample(list(Scope), self._rng.randint(1, 3)))
+        made = Actor("made", None, user, app, namespaces, scopes)
+        body = {
+            "name": "k", "user_id": user, "everyone": user is None, "app": app, "scopes": sorted(scopes),
+            "namespaces": None if namespaces is None else list(namespaces),
+        }  # fmt: skip
+        return Attempt("make key", "POST", "/api/v1/keys", None, body, manages=made)
 
     def _of_capture(self, method: str, part: str) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:
@@ -866,8 +878,15 @@ class Attempts:
 
         return make
 
-    def _unknown_key(self, method: str, part: str) -> Callable[[Actor], Attempt]:
-        return lambda _: Attempt("key", method, f"/api/v1/keys/{UUID(int=10)}{part}")
+    def _of_key(self, method: str, part: str) -> Callable[[Actor], Attempt]:
+        def make(_: Actor) -> Attempt:
+            id_ = self._rng.choice([str(UUID(int=10)), *self._world.keys])
+            return Attempt("key", method, f"/api/v1/keys/{id_}{part}", manages=self._world.keys.get(id_))
+
+        return make
+
+    def _decide(self, _: Actor) -> Attempt:
+        return Attempt("decide", "POST", "/api/v1/installation", body={"decision": "copied"})
 
     def _sync(self, actor: Actor) -> Attempt:
         if self._rng.random() < 0.5:

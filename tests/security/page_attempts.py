@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from openmemory.identity.principal import Scope
 from tests.security.attempts import Attempt, Attempts
 from tests.security.world import Actor
 
@@ -144,8 +145,10 @@ class PageAttempts(Attempts):
         return self._form(f"activity/captures/{id_}/undo", dict)(actor)
 
     def _key_form(self, actor: Actor) -> Attempt:
-        fields = {"name": "made by a form", "user_id": self._rng.choice(self._world.users), "read": "1"}
-        return replace(self._form("settings/keys", lambda: fields)(actor), door="make key")
+        user = self._rng.choice(self._world.users)
+        fields = {"name": "made by a form", "user_id": user, "scopes": "read"}
+        made = Actor("made", None, user, scopes=frozenset({Scope.READ}))
+        return replace(self._form("settings/keys", lambda: fields)(actor), door="make key", manages=made)
 
     def _import_by_form(self, actor: Actor) -> Attempt:
         """An archive for a user who is named in the form, at the page of this user or of nobody in particular."""

@@ -34,6 +34,7 @@ from openmemory.mcp.server import TOOLS
 from openmemory.memories.listing import statements
 from openmemory.memories.listing.criteria import ListCriteria
 from openmemory.memories.models import Memory
+from openmemory.rest.credentials import COOKIE
 from openmemory.rest.origins import Origins
 from openmemory.search import as_of, readback
 from openmemory.server.application import create_app
@@ -89,6 +90,7 @@ class Trial:
         self.attempts = PageAttempts(world, rng)
         self.tokens: dict[str, str] = {}
         self.done: Counter[str] = Counter()
+        self.keys = [*world.actors, *world.keys.values()]
         self.said: defaultdict[str, set[str]] = defaultdict(set)
         self.statuses: Counter[int] = Counter()
 
@@ -117,6 +119,8 @@ class Trial:
             await self._look_at_its_like(answer, actor, attempt)
         self.statuses[int(answer.status_code)] += 1
         assert answer.status_code < 500, (attempt, answer.text)
+        if attempt.manages is not None and answer.status_code < 400:
+            self._look_at_the_key(actor, attempt, attempt.manages)
         readable = self._readable(actor, speaks)
         if attempt.app == NO_APP and not attempt.writes:
             await self.world.load()  # who may write has made the app by naming it
@@ -138,6 +142,17 @@ class Trial:
                     apps.get(id_) != self.world.apps[id_] for id_ in made | (apps.keys() & self.world.apps.keys())
                 ):
                     raise Leak(f"{actor.name} changed rules or apps: {attempt}")
+
+    def _look_at_the_key(self, actor: Actor, attempt: Attempt, key: Actor) -> None:
+        """Look whether an actor may have made, replaced or ended a key.
+
+        Raises:
+            Leak: it reaches further than the actor, or may do more.
+        """
+        more = not actor.administers and attempt.method == "POST" and not key.scopes <= actor.scopes
+        if not actor.valid or not actor.manages(key) or more:
+            raise Leak(f"{actor.name} managed a key of {key}: {attempt}")
+        self.keys.append(key)
 
     async def _sent(self, actor: Actor, attempt: Attempt) -> httpx.Response:
         if attempt.form is not None:
@@ -197,9 +212,11 @@ class Trial:
         Raises:
             Leak: the sign-in counts.
         """
+        assert actor.key is not None
+        session = await self.world.services.browser_sessions.open(actor.key, LOCAL, 60)
         answer = await self.http.request(
             attempt.method, attempt.path, params=attempt.params, json=attempt.body,
-            headers={"Origin": PAGE, "Cookie": f"openmemory_key={actor.key}"},
+            headers={"Origin": PAGE, "Cookie": f"{COOKIE}={session}"},
         )  # fmt: skip
         if not attempt.path.startswith(OPEN) and answer.status_code != 403:
             raise Leak(f"{actor.name} was signed in on a page that nobody has named: {attempt} {answer.status_code}")
@@ -276,8 +293,12 @@ class Trial:
     def _may_be_told(
         self, each: str, actor: Actor, speaks: tuple[str, str | None] | None, readable: set[str], attempt: Attempt
     ) -> bool:
-        if Scope.ADMIN in actor.scopes and attempt.path in ("/api/v1/audit", "/api/v1/keys", "/ui/settings/keys"):
+        if actor.administers and attempt.path in ("/api/v1/audit", "/api/v1/keys", "/ui/settings/keys"):
             return True
+        if actor.valid and attempt.path in ("/api/v1/keys", "/ui/settings/keys"):
+            listed = [(key.user, key.app, *(key.namespaces or ())) for key in self.keys if actor.manages(key)]
+            if any(name is not None and each in name for names in listed for name in names):
+                return True
         if speaks is None:
             return False
         user, app = speaks
@@ -291,7 +312,7 @@ class Trial:
         around = {actor.app, app, user, self.world.app_id(user, app or "openmemory"), *(actor.namespaces or ())}
         for row in self.world.rows.values():
             if row.id in readable or (whole and row.user == user):
-                around |= {row.app, row.namespace, row.thread, row.source, *row.categories}
+                around |= {row.app, *row.authors, row.namespace, row.thread, row.source, *row.categories}
                 around.add(self.world.app_id(user, row.app))
                 if attempt.door.endswith("history"):
                     around |= row.changers  # a history names the apps that changed the memory
@@ -456,6 +477,10 @@ def _ignores_scopes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Principal, "must", lambda *_: None)
 
 
+def _takes_a_bounded_administrator_for_one_of_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Principal, "bounded", False)
+
+
 def _reads_back_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     def anything(*_: Any, **__: Any) -> Any:
         return Memory.state == "active"
@@ -532,6 +557,7 @@ PLANTED = (
     _takes_a_search_for_one_of_its_namespaces,
     _shuts_out_whoever_shares_an_address,
     _believes_every_page_that_may_call,
+    _takes_a_bounded_administrator_for_one_of_everybody,
 )
 
 

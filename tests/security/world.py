@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from openmemory.access.grants import GrantCreate
-from openmemory.access.keys import KeyCreate
+from openmemory.access.keys import KeyCreate, KeyCreated
 from openmemory.errors import Invalid
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.models import State
@@ -36,6 +36,7 @@ TOKEN = re.compile("tk[0-9a-f]{12}|c0ffee[0-9a-f]{34}")
 ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 READ_WRITE = frozenset({Scope.READ, Scope.WRITE})
+EVERY_SCOPE = frozenset(Scope)
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,21 @@ class Actor:
     @property
     def headers(self) -> dict[str, str]:
         return {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+
+    @property
+    def administers(self) -> bool:
+        """Whether it manages what concerns every user: nothing bounds its scope admin."""
+        return Scope.ADMIN in self.scopes and (self.user, self.app, self.namespaces) == (None, None, None)
+
+    def manages(self, other: Actor) -> bool:
+        """Whether it may make, see, replace and end the key of another: one that reaches no further."""
+        spaces = None if other.namespaces is None else set(other.namespaces)
+        return (
+            Scope.ADMIN in self.scopes
+            and self.user in (None, other.user)
+            and self.app in (None, other.app)
+            and (self.namespaces is None or (spaces is not None and spaces <= set(self.namespaces)))
+        )
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,10 @@ class Row:
     """The id of its conversation, file or document."""
     changers: frozenset[str] = frozenset()
     """The apps that wrote its present text or changed its state."""
+    writers: frozenset[str] = frozenset()
+    """The apps that added it, or wrote its present text or metadata: rules that deny one of them hide it."""
+    authors: frozenset[str] = frozenset()
+    """The apps whose its present text is: rules that allow one of them show it."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +113,8 @@ class World:
     services: Services
     users: list[str] = field(default_factory=list)
     actors: list[Actor] = field(default_factory=list)
+    keys: dict[str, Actor] = field(default_factory=dict)
+    """Id of a key that may be replaced and revoked → whose it is. Nobody asks with it."""
     rows: dict[str, Row] = field(default_factory=dict)
     rules: list[Rule] = field(default_factory=list)
     apps: dict[str, tuple[str, str, bool]] = field(default_factory=dict)
@@ -128,7 +150,7 @@ class World:
             self.rows[id_] = Row(
                 id_, row.user, row.app, row.namespace, row.state, row.expired, frozenset(row.categories), tokens,
                 row.revision, row.marks, row.thread, row.source and str(row.source),
-                frozenset(row.changers),
+                frozenset(row.changers), frozenset(row.writers), frozenset(row.authors),
             )  # fmt: skip
             for each in (id_, *tokens):
                 self.owner_of[each] = row.user
@@ -170,10 +192,11 @@ class World:
 
     def _speaks(self, rule: Rule, row: Row) -> bool:
         sort, _, what = rule.key.partition(":")
+        apps = row.writers if rule.effect == "deny" else row.authors
         return {
             "all": True,
             "memory": what == row.id,
-            "app": what == self.app_id(row.user, row.app),
+            "app": what in {self.app_id(row.user, app) for app in apps},
             "namespace": what == row.namespace,
             "category": what in row.categories,
         }[sort]
@@ -208,19 +231,22 @@ SELECT m.id, u.user_id AS user, a.name AS app, m.namespace, m.state::text AS sta
        array(SELECT b.name FROM memory_revisions r JOIN apps b ON b.id = r.app_id
              WHERE r.memory_id = m.id AND r.revision = m.revision
              UNION SELECT b.name FROM memory_status_history h JOIN apps b ON b.id = h.app_id
-             WHERE h.memory_id = m.id) AS changers
+             WHERE h.memory_id = m.id) AS changers,
+       array(SELECT b.name FROM apps b WHERE b.id IN (m.app_id, m.text_app_id, m.metadata_app_id)) AS writers,
+       array(SELECT b.name FROM apps b WHERE b.id = coalesce(m.text_app_id, m.app_id)
+             OR (m.text_by_user AND b.id = m.app_id)) AS authors
 FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id WHERE u.user_id = ANY(:users)
 UNION ALL
 SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, p.revision, '{}',
        concat_ws(' ', p.content, p.metadata, s.locator, p.speaker, p.external_id, s.title, p.heading),
        md5(concat_ws('|', p.content, p.metadata, p.state, p.namespace, p.revision, s.locator)), s.locator, p.content,
-       s.id, '{}'
+       s.id, '{}', ARRAY[a.name], ARRAY[a.name]
 FROM passages p JOIN sources s ON s.id = p.source_id JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id
 WHERE u.user_id = ANY(:users)
 UNION ALL
 SELECT p.id, u.user_id, a.name, p.namespace, p.state::text, false, 1, '{}', concat_ws(' ', p.name, p.root, p.repo),
        md5(concat_ws('|', p.name, p.root, p.repo, p.head, p.branch, p.namespace)), p.namespace, p.name, NULL,
-       '{}'
+       '{}', ARRAY[a.name], ARRAY[a.name]
 FROM projects p JOIN users u ON u.id = p.user_id JOIN apps a ON a.id = p.app_id WHERE u.user_id = ANY(:users)
 ORDER BY 2, 12, 1
 """)
@@ -307,6 +333,11 @@ async def populate(services: Services, rng: random.Random) -> World:
             theirs = [id_ for id_, (by, name, _) in world.apps.items() if by == user and name in apps]
             await services.apps.set_active(owner, UUID(rng.choice(theirs)), False)
         world.actors += await _keys(services, rng, user, apps, spaces)
+        for actor in (
+            Actor("spare", None, user),
+            Actor("spare app", None, user, rng.choice(apps), (rng.choice(spaces),)),
+        ):
+            world.keys[str((await _key(services, actor)).id)] = actor
     everyone = await services.keys.create(LOCAL, KeyCreate(name="everyone", everyone=True))
     reads = await services.keys.create(LOCAL, KeyCreate(name="reads", everyone=True, scopes=["read"]))
     admin = await services.keys.create(LOCAL, KeyCreate(name="admin", everyone=True, scopes=["admin"]))
@@ -396,18 +427,16 @@ async def _keys(services: Services, rng: random.Random, user: str, apps: list[st
         Actor("narrow", None, user, namespaces=some),
         *(Actor(f"app{number}", None, user, app) for number, app in enumerate(apps)),
         Actor("narrow app", None, user, apps[0], some),
+        Actor("admin of a user", None, user, scopes=EVERY_SCOPE),
+        Actor("admin of an app", None, user, apps[0], scopes=EVERY_SCOPE),
+        Actor("admin of namespaces", None, user, namespaces=some, scopes=frozenset({Scope.READ, Scope.ADMIN})),
+        Actor("admin of an app of everyone", None, None, apps[0], scopes=frozenset({Scope.READ, Scope.ADMIN})),
         Actor("revoked", None, user, valid=False),
         Actor("expired", None, user, valid=False),
     ]
     made = []
     for actor in wanted:
-        created = await services.keys.create(
-            LOCAL,
-            KeyCreate(
-                name=actor.name, user_id=user, app=actor.app, scopes=sorted(actor.scopes),
-                namespaces=None if actor.namespaces is None else list(actor.namespaces),
-            ),
-        )  # fmt: skip
+        created = await _key(services, actor)
         if actor.name == "revoked":
             await services.keys.revoke(LOCAL, created.id)
         if actor.name == "expired":
@@ -416,3 +445,11 @@ async def _keys(services: Services, rng: random.Random, user: str, apps: list[st
                 await tx.execute(text(ended), {"id": created.id})
         made.append(replace(actor, key=created.key))
     return made
+
+
+async def _key(services: Services, actor: Actor) -> KeyCreated:
+    new = KeyCreate(
+        name=actor.name, user_id=actor.user, everyone=actor.user is None, app=actor.app, scopes=sorted(actor.scopes),
+        namespaces=None if actor.namespaces is None else list(actor.namespaces),
+    )  # fmt: skip
+    return await services.keys.create(LOCAL, new)

@@ -129,3 +129,25 @@ def test_every_line_is_in_one_passage_at_its_place(lines: list[str], language: s
 def test_languages_are_known_by_the_name(path: str, language: str | None, kind: PassageKind) -> None:
     assert language_of(path) == language
     assert kind_of(language) is kind
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("# A title", "A title"),
+        ("###\t A title ###  ", "A title"),
+        ("# C#", "C#"),
+        ("# Ends with # signs ##", "Ends with # signs"),
+        ("#No title", None),
+        ("#", None),
+        ("#   ", None),
+        ("# ##", None),
+        ("####### Seven", None),
+        (" # Indented", None),
+        ("# " + " " * 8_000 + "a # b", "a # b"),
+        ("# a" + " " * 8_000 + "#" * 8_000 + " " * 8_000 + "b", ("a" + " " * 8_000)[:200]),
+    ],
+)
+def test_a_heading_is_read_in_one_pass(line: str, title: str | None) -> None:
+    [piece, *_] = pieces(f"{line}\ntext", "markdown")
+    assert piece.heading == title

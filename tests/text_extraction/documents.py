@@ -58,7 +58,7 @@ def word(*paragraphs: tuple[str, str], rows: tuple[tuple[str, ...], ...] = ()) -
 
 async def send_document(services: Services, caller: Caller, new: NewDocument, content: bytes) -> DocumentStored:
     """Stores a document from a file of the operating system, as an upload does."""
-    async with services.documents.upload(caller.principal) as (spool, _):
+    async with services.documents.upload(caller.principal) as spool:
         spool.write(content)
         spool.flush()
         return await services.documents.store(caller, new, spool.file)

@@ -18,7 +18,7 @@ from openmemory.access.oauth.sign_in import OAuthSignIn
 from openmemory.access.oauth.tokens import Tokens
 from openmemory.config.settings import Settings
 from openmemory.egress.clients import Egress
-from openmemory.rest.credentials import COOKIE
+from openmemory.rest.credentials import COOKIE as NAME
 from openmemory.server.application import create_app
 from openmemory.services import Services
 from openmemory.web.oauth import PENDING_COOKIE
@@ -26,6 +26,7 @@ from tests.access.oauth.authorization_server import AuthorizationServer
 
 HERE = "https://memory.example"
 CALLBACK = f"{HERE}/ui/sign-in/callback"
+COOKIE = f"__Host-{NAME}"
 LED_BACK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 """The headers with which a browser follows a redirect of another site."""
 TYPED = {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -164,7 +165,6 @@ async def test_a_token_that_has_ended_asks_again(browser: Opening, eventually: C
 
         await eventually(ended)
         shown = await it.http.get("/ui/memories", headers=kept)
-        assert "The access token is not valid: exp: the token has expired" in words(shown)
         assert "Sign in with" in words(shown)
 
 
@@ -175,7 +175,6 @@ async def test_a_token_that_has_ended_asks_again(browser: Opening, eventually: C
         ({"aud": "https://other.example"}, "aud: the token is for another service"),
         ({"iss": "https://other.example"}, "iss: the token is of another issuer"),
         ({"sub": " "}, "sub: must be a string that is not blank"),
-        ({"more": "x" * 4_000}, "too large for a cookie of the browser. Let the authorization server"),
     ],
 )  # fmt: skip
 async def test_a_token_that_requests_may_not_carry_signs_nobody_in(

@@ -172,7 +172,8 @@ async def test_a_revoked_key_shows_the_form_and_its_cookie_goes(
         assert sent.status_code == 401
         assert "Load the page again to sign in." in sent.text
         assert "<form" not in sent.text
-        answer = await http.get("/ui/memories", headers={"Cookie": f"{COOKIE}={key.key}"})
+        session = await services.browser_sessions.open(key.key, LOCAL, 60)
+        answer = await http.get("/ui/memories", headers={"Cookie": f"{COOKIE}={session}"})
         assert answer.status_code == 401
         assert "The API key is invalid, revoked or expired." in answer.text
         assert f'{COOKIE}=""' in answer.headers["set-cookie"]

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import ARRAY, ColumnElement, Uuid, bindparam, exists, func, literal_column, select, text, update
 
 from openmemory.access.models import App
+from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.database.compiled import CompiledStatement, bound
@@ -266,6 +267,24 @@ async def refuse_if_paused(tx: Tx, caller: Caller, doing: str = "create new memo
     """
     if not caller.owner:
         await refuse_paused(tx, {caller.app_id}, doing)
+
+
+async def refuse_unreadable(tx: Tx, caller: Caller, rows: Any, written: UUID) -> None:
+    """Require that the caller may read the row that this transaction has just written, or found in its place.
+
+    An app stores under a name only what it may read. A refusal that came only for names that are taken would tell it
+    which are.
+
+    Raises:
+        Forbidden: a rule hides the row from the app.
+    """
+    readable = select(rows.id).where(rows.id == written, readable_by(caller, rows, states=("active", "deleted")))
+    if not caller.owner and await tx.scalar(readable, caller.parameters) is None:
+        raise Forbidden(
+            "A rule hides from this app what it would store here. Nothing was stored.",
+            code="not_readable",
+            hint="The user can change the rule, or store it themself.",
+        )
 
 
 def _no_app() -> NotFound:

@@ -6,12 +6,13 @@ import asyncio
 import hmac
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from openmemory.access.browser_sessions import BrowserSessions
 from openmemory.access.keys import ApiKeys
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
@@ -37,7 +38,8 @@ class PresentedCredentials:
     """The credentials of a request, the most binding first, and where the request came from.
 
     `forwarded`: a proxy says that it forwarded the request. `outage`: the response describes the service and contains
-    no memories, so it is available even while PostgreSQL is down.
+    no memories, so it is available even while PostgreSQL is down. `session`: the credential is the id of a browser's
+    session.
     """
 
     credentials: Sequence[str] = field(repr=False)
@@ -45,6 +47,7 @@ class PresentedCredentials:
     request: str
     forwarded: bool = False
     outage: bool = False
+    session: bool = False
 
 
 class Authenticator:
@@ -55,6 +58,7 @@ class Authenticator:
         settings: Settings,
         database: Database,
         keys: ApiKeys,
+        sessions: BrowserSessions,
         rates: RateLimiter,
         *,
         tokens: Tokens | None = None,
@@ -65,6 +69,7 @@ class Authenticator:
         self._local = local_key
         self._database = database
         self._keys = keys
+        self.sessions = sessions
         self._tokens = tokens
         self._rates = rates
         self._shut_out: dict[str, float] = {}
@@ -87,16 +92,21 @@ class Authenticator:
                 words = "A proxy passed this on, so it may come from another machine: an API key is needed."
                 raise Unauthenticated(words, hint=_BEHIND)
             return LOCAL
-        credential = given.credentials[0]
-        if (known := self._known(credential)) is not None:
+        credential: str | None = given.credentials[0]
+        if not given.session and (known := self._known(given.credentials[0])) is not None:
             return known
         shut = self._shut_out.get(network_of(given.address), 0.0) - time.monotonic()
         async with self._looking_up if shut > 0 else nullcontext():
-            found = await self._keys.find(credential, outage=given.outage)
+            if given.session:
+                credential = await self.sessions.credential(given.credentials[0])
+            found = None if credential is None else self._known(credential)
+            if found is None and credential is not None:
+                found = await self._keys.find(credential, outage=given.outage)
         if found is not None:
             return found
-        wrong = Unauthenticated("The API key is invalid, revoked or expired.", code="invalid_credential", hint=_HOW)
-        if self._tokens is not None and not credential.startswith("om_"):
+        ended = "The sign-in of this browser has ended." if credential is None else _INVALID
+        wrong = Unauthenticated(ended, code="invalid_credential", hint=_HOW)
+        if self._tokens is not None and credential is not None and not credential.startswith("om_"):
             try:
                 return await self._tokens.verify(credential)
             except Unauthenticated as error:
@@ -112,6 +122,13 @@ class Authenticator:
             return False
         kind, _, id_ = principal.id.partition(":")
         return kind != "key" or await self._keys.in_force(UUID(id_))
+
+    async def ended(self, principals: Collection[Principal]) -> set[Principal]:
+        """Returns those of the principals whose credential is no longer valid. One lookup serves all of them."""
+        keys = {UUID(each.id.partition(":")[2]) for each in principals if each.id.startswith("key:")}
+        revoked = {f"key:{key}" for key in await self._keys.ended(keys)}
+        now = time.time()
+        return {each for each in principals if each.id in revoked or (each.ends is not None and now >= each.ends)}
 
     def _known(self, credential: str) -> Principal | None:
         """Resolves a credential without querying PostgreSQL."""
@@ -139,6 +156,7 @@ class Authenticator:
             await audit_log.record(tx, nobody, AuditAction.CREDENTIAL_REFUSED, result=code)
 
 
+_INVALID = "The API key is invalid, revoked or expired."
 _BEHIND = (
     "Make one with `openmemory keys create`, and name the proxy in http.trusted_proxies and its public name in "
     "http.allowed_hosts."

@@ -9,14 +9,14 @@ from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import Text, and_, cast, column, delete, exists, func, or_, select, table, text
+from sqlalchemy import Text, and_, cast, column, delete, exists, func, literal, or_, select, table, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
 from openmemory.access import rule_cache
 from openmemory.access.explanation import hindrance, reason
 from openmemory.access.models import AccessControl, App
-from openmemory.access.readable import counts, keys_of, readable_by
+from openmemory.access.readable import counts, keys_of, readable_by, wrote
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.config.settings import MAX_NAME_LENGTH
@@ -189,7 +189,7 @@ class Grants:
                 rows.state,
                 func.coalesce(rows.expires_at <= func.now(), False).label("expired"),
                 func.coalesce(rows.valid_until <= func.now(), False).label("outdated"),
-                (rows.app_id == app.app_id).label("own"),
+                wrote(rows, literal(app.app_id)).label("own"),
                 listed.label("listed"),
                 readable_by(app, rows).label("allowed"),
             )

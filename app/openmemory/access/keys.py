@@ -12,14 +12,14 @@ import re
 import secrets
 import string
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import BigInteger, Uuid, bindparam, exists, func, or_, select, text, update
+from sqlalchemy import BigInteger, Text, Uuid, bindparam, exists, func, or_, select, text, type_coerce, update
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from openmemory.access.directory import Directory
@@ -43,7 +43,9 @@ _KEY = re.compile(r"om_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")
 _MAX_CACHED_KEYS = 10_000
 """The maximum number of cached keys."""
 
-_LIKE_CREDENTIAL = re.compile(r"om_[a-z0-9]{8}_[\w-]{20}|local_[\w-]{40}|eyJ[\w-]+\.[\w-]+\.", re.ASCII)
+_LIKE_CREDENTIAL = re.compile(
+    r"om_[a-z0-9]{8}_[\w-]{20}|local_[\w-]{40}|(?<![\w-])(?>[\w-]*?eyJ)[\w-]++\.[\w-]++\.", re.ASCII
+)
 
 
 def looks_like_credential(text: str) -> bool:
@@ -119,13 +121,16 @@ class ApiKeys:
 
     @retry_on_conflict
     async def create(self, principal: Principal, new: KeyCreate) -> KeyCreated:
-        """Create a key. Also creates its user and app if they are new, unless the key is read-only.
+        """Create a key. Also creates its user and app if they are new, unless the key is read-only. A credential with
+        bounds makes only keys that reach and may do no more than itself.
 
         Raises:
-            Forbidden: the principal is not an administrator.
+            Forbidden: the principal is not an administrator, or the key would exceed its bounds.
             Invalid: it does not say whose it is, or it expires in the past.
         """
         principal.must(Scope.ADMIN)
+        principal.must_cover(new.user_id, new.app, new.namespaces)
+        _must_have(principal, new.scopes)
         if (new.user_id is None) == (not new.everyone):
             raise Invalid("user_id", "must be given, or `everyone` must be true; not both")
         if new.expires_at is not None:
@@ -147,13 +152,14 @@ class ApiKeys:
         return made
 
     async def list(self, principal: Principal, *, user: str | None = None, ended: bool = False) -> list[Key]:
-        """Returns the keys, newest first, of one user or of all. `ended` includes revoked and expired keys.
+        """Returns the keys within the principal's bounds, newest first, of one user or of all. `ended` includes revoked
+        and expired keys.
 
         Raises:
             Forbidden: the principal is not an administrator.
         """
         principal.must(Scope.ADMIN)
-        query = _keys().order_by(ApiKey.created_at.desc(), ApiKey.id)
+        query = _keys().where(*_within(principal)).order_by(ApiKey.created_at.desc(), ApiKey.id)
         if user is not None:
             query = query.where(User.user_id == user)
         if not ended:
@@ -169,11 +175,11 @@ class ApiKeys:
 
         Raises:
             Forbidden: the principal is not an administrator.
-            NotFound: there is no active key with this id.
+            NotFound: there is no active key with this id within the principal's bounds.
         """
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
-            await self._end(tx, key_id, after=timedelta())
+            await self._end(tx, principal, key_id, after=timedelta())
             await audit_log.record(tx, principal, AuditAction.KEY_REVOKE, [key_id])
         self._forget(lambda known: known.id == key_id)
 
@@ -182,12 +188,13 @@ class ApiKeys:
         """Create another key with the same rights; the old one expires after `keep` seconds.
 
         Raises:
-            Forbidden: the principal is not an administrator.
-            NotFound: there is no active key with this id.
+            Forbidden: the principal is not an administrator, or has bounds and lacks a scope of the key.
+            NotFound: there is no active key with this id within the principal's bounds.
         """
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
-            row = await self._end(tx, key_id, after=timedelta(seconds=keep))
+            row = await self._end(tx, principal, key_id, after=timedelta(seconds=keep))
+            _must_have(principal, row["scopes"])
             made = await self._insert(tx, row | {"created_by": principal.name})
             detail = {"from": str(key_id), "prefix": made.prefix}
             await audit_log.record(
@@ -271,6 +278,14 @@ class ApiKeys:
         async with self._database.statement() as tx:
             return bool(await tx.scalar(select(exists().where(ApiKey.id == key_id, *_in_force()))))
 
+    async def ended(self, key_ids: Collection[UUID]) -> set[UUID]:
+        """Returns those of the keys that are no longer valid."""
+        if not key_ids:
+            return set()
+        active = select(ApiKey.id).where(ApiKey.id == func.any(list(key_ids)), *_in_force())
+        async with self._database.statement() as tx:
+            return set(key_ids) - set(await tx.scalars(active))
+
     async def note_use(self) -> None:
         """Store when the keys were last used. A job calls this."""
         used, self._used = self._used, {}
@@ -294,16 +309,15 @@ class ApiKeys:
                 found = (await tx.execute(_keys().where(ApiKey.id == id_))).one()
                 return KeyCreated(key=key, **Key.model_validate(found).model_dump())
 
-    async def _end(self, tx: Tx, key_id: UUID, *, after: timedelta) -> dict[str, Any]:
+    async def _end(self, tx: Tx, principal: Principal, key_id: UUID, *, after: timedelta) -> dict[str, Any]:
         columns = (
             ApiKey.name, ApiKey.user_id, ApiKey.app, ApiKey.namespaces, ApiKey.scopes, ApiKey.expires_at,
         )  # fmt: skip
         end = {"revoked_at": func.now()} if not after else {
             "expires_at": func.least(ApiKey.expires_at, func.now() + after)
         }  # fmt: skip
-        before = (
-            await tx.execute(select(*columns).where(ApiKey.id == key_id, *_in_force()).with_for_update())
-        ).one_or_none()
+        active = select(*columns).where(ApiKey.id == key_id, *_within(principal), *_in_force())
+        before = (await tx.execute(active.with_for_update())).one_or_none()
         if before is None:
             raise NotFound("Key not found", code="key_not_found", hint="`openmemory keys list` shows the valid keys.")
         await tx.execute(update(ApiKey).where(ApiKey.id == key_id).values(end))
@@ -331,6 +345,28 @@ def _keys() -> Any:
 
 def _in_force() -> Sequence[Any]:
     return (ApiKey.revoked_at.is_(None), or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > func.now()))
+
+
+def _within(principal: Principal) -> Sequence[Any]:
+    """The keys that reach no further than the principal: `Principal.must_cover`, as conditions."""
+    if not principal.bounded:
+        return ()
+    bounds = []
+    if principal.user is not None:
+        whose = select(User.id).where(User.user_id == principal.user).scalar_subquery()
+        bounds.append(ApiKey.user_id == whose)
+    if principal.app is not None:
+        bounds.append(ApiKey.app == principal.app)
+    if principal.namespaces is not None:
+        bounds.append(type_coerce(ApiKey.namespaces, ARRAY(Text)).contained_by(list(principal.namespaces)))
+    return bounds
+
+
+def _must_have(principal: Principal, scopes: Sequence[str]) -> None:
+    """Require that a principal with bounds has the scopes of a key that it makes."""
+    if principal.bounded:
+        for scope in sorted(scopes):
+            principal.must(Scope(scope))
 
 
 def _shown(name: str) -> str:

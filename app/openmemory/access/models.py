@@ -140,6 +140,21 @@ class ApiKey(Base):
     last_used_at: Mapped[datetime | None]
 
 
+class BrowserSession(Base):
+    """A browser that is signed in. `hash`: SHA-256 of the id in its cookie. `credential`: what it signed in with,
+    encrypted with that id. `key_id`: if that is a key, with which the session is removed."""
+
+    __tablename__ = "browser_sessions"
+    __table_args__ = (CheckConstraint("octet_length(hash) = 32", name="hash"),)
+
+    hash: Mapped[bytes] = mapped_column(primary_key=True)
+    key_id: Mapped[UUID | None] = mapped_column(ForeignKey("api_keys.id", ondelete="CASCADE"), index=True)
+    credential: Mapped[bytes]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+    last_seen_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
 class AuditEvent(Base):
     """One action that was done or denied. It contains no memory text and no query, so it may outlive both.
 

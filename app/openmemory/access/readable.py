@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -22,6 +22,7 @@ from sqlalchemy import (
     or_,
     select,
     table,
+    true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, array
 
@@ -35,7 +36,8 @@ _TEXTS: ColumnElement[Any] = literal_column("'{}'::text[]")
 def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",)) -> ColumnElement[bool]:
     """Returns a predicate over `rows` that selects the rows `caller` may read.
 
-    `rows` is a mapped class with id, user_id, app_id, namespace, state, expires_at and valid_until. The predicate
+    `rows` is a mapped class with id, user_id, app_id, namespace, state, expires_at and valid_until, and perhaps with
+    the apps that wrote the present text and metadata (see `Memory`). The predicate
     binds `caller_user_id`, `caller_app_id` and `caller_namespaces`: execute it with `caller.parameters`. The statement
     is therefore the same for all callers of one kind, and is compiled once.
 
@@ -43,11 +45,12 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
        caller's credential can access. It must still be valid, unless it is archived or deleted (superseded rows are).
     2. The user themself reads all of these. For an app, these rules follow:
     3. A paused app reads nothing. An app without a row yet is treated as a new app.
-    4. One rule decides among those that apply to the row (to itself, its app, namespace, categories, or everything).
+    4. One rule decides among those that apply to the row (to itself, its apps, namespace, categories, or everything).
        A rule for this app takes precedence over a rule for every app, and a deny over an allow. A rule that allows a
-       category does not apply to rows that only the service assigned to it (`counts`).
-    5. If no rule applies: under `own_app` an app reads what it wrote. Under `user` it reads everything, unless it has
-       allow rules of its own, which then list all that it reads.
+       category does not apply to rows that only the service assigned to it, and one that allows an app not to rows
+       that hold another app's text (`counts`).
+    5. If no rule applies: under `own_app` an app reads what it wrote (`wrote`). Under `user` it reads everything,
+       unless it has allow rules of its own, which then list all that it reads.
     """
     mine = and_(
         rows.user_id == bindparam("caller_user_id"),
@@ -58,7 +61,26 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     )
     if caller.owner:
         return mine
-    app: ColumnElement[Any] = bindparam("caller_app_id")
+    return and_(mine, is_not_paused(), _allowed(caller, rows))
+
+
+def text_readable_by(caller: Caller, rows: Any, writer: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Returns a predicate over rows that the caller may read: true if it still might if `writer`, the id of an app, had
+    written their text. For texts of former revisions."""
+    return true() if caller.owner else _allowed(caller, _Written(rows.id, rows.namespace, writer))
+
+
+class _Written(NamedTuple):
+    """A row with the text of another app."""
+
+    id: Any
+    namespace: Any
+    app_id: ColumnElement[Any]
+
+
+def _allowed(caller: Caller, rows: Any) -> ColumnElement[bool]:
+    """The rows that the rules of an app allow: points 4 and 5 of `readable_by`."""
+    app: ColumnElement[Any] = bindparam("caller_app_id", type_=Uuid)
     of_this_app = and_(
         AccessControl.user_id == bindparam("caller_user_id"),
         or_(AccessControl.subject_id == app, AccessControl.subject_id.is_(None)),
@@ -78,14 +100,13 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
         .where(of_this_app, AccessControl.object_key == func.any(keys_of(rows)), counts(rows))
         .order_by(AccessControl.subject_id.is_(None), AccessControl.effect == _constant("allow"))
         .limit(literal_column("1"))
-        .correlate(rows)
+        .correlate_except(AccessControl)
         .scalar_subquery()
     )
-    unruled = rows.app_id == app if caller.default == "own_app" else ~has_allow_rules
+    unruled = wrote(rows, app) if caller.default == "own_app" else ~has_allow_rules
     ruled = func.coalesce(verdict, case((unruled, _constant("allow")), else_=_constant("deny"))) == _constant("allow")
     # Evaluated once per statement, not per row: if there are no rules, the verdict is never computed.
-    allowed = case((has_rules, ruled), else_=unruled)
-    return and_(mine, is_not_paused(), allowed)
+    return case((has_rules, ruled), else_=unruled)
 
 
 def _valid(rows: Any, states: Sequence[str]) -> ColumnElement[bool]:
@@ -155,21 +176,33 @@ def _constant(value: str, cast: str = "") -> ColumnElement[Any]:
 
 def counts(rows: Any) -> ColumnElement[bool]:
     """True if a rule whose key matches the row applies to it. A rule that allows a category does not apply if the
-    service assigned that category.
+    service assigned that category, and one that allows an app does not if another app wrote the text.
 
-    An automatic assignment may hide a memory from an app, but never reveal one.
+    An automatic assignment may hide a memory from an app, but never reveal one. So may an app that had a part in it.
     """
     guessed = (
         select(_CATEGORIES.c.automatic)
         .where(_CATEGORIES.c.memory_id == rows.id, _CATEGORIES.c.category_id == AccessControl.object_id)
-        .correlate(rows, AccessControl)
+        .correlate_except(_CATEGORIES)
         .scalar_subquery()
     )
+    sort = AccessControl.object_type
     return or_(
         AccessControl.effect == _constant("deny"),
-        AccessControl.object_type != _constant("category"),
-        guessed.is_not(literal_column("true")),
+        and_(
+            or_(sort != _constant("category"), guessed.is_not(literal_column("true"))),
+            or_(sort != _constant("app"), wrote(rows, AccessControl.object_id)),
+        ),
     )
+
+
+def wrote(rows: Any, app: Any) -> ColumnElement[bool]:
+    """The rows whose present text is an app's: it wrote the text, or it added the row and the user corrected the
+    text."""
+    if not hasattr(rows, "text_app_id"):
+        its: ColumnElement[bool] = rows.app_id == app
+        return its
+    return or_(func.coalesce(rows.text_app_id, rows.app_id) == app, and_(rows.text_by_user, rows.app_id == app))
 
 
 def keys_of(rows: Any) -> ColumnElement[Any]:
@@ -178,14 +211,21 @@ def keys_of(rows: Any) -> ColumnElement[Any]:
         [
             _constant("all", "::text"),
             _constant("memory:").concat(cast(rows.id, Text)),
-            _constant("app:").concat(cast(rows.app_id, Text)),
+            *(_constant("app:").concat(cast(app_id, Text)) for app_id in _writers(rows)),
             _constant("namespace:").concat(rows.namespace),
         ]
     )
     filed_under = (
         select(func.array_agg(_constant("category:").concat(cast(_CATEGORIES.c.category_id, Text))))
         .where(_CATEGORIES.c.memory_id == rows.id)
-        .correlate(rows)
+        .correlate_except(_CATEGORIES)
         .scalar_subquery()
     )
     return func.array_cat(own, func.coalesce(filed_under, _TEXTS))
+
+
+def _writers(rows: Any) -> list[ColumnElement[Any]]:
+    """The apps that had a part in the row. Null stands for the first one."""
+    return [
+        rows.app_id, *(getattr(rows, name) for name in ("text_app_id", "metadata_app_id") if hasattr(rows, name)),
+    ]  # fmt: skip

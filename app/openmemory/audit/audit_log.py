@@ -112,6 +112,7 @@ class AuditAction(StrEnum):
     POLICY_DELETE = "policy.delete"
     AUDIT_READ = "audit.read"
     INDEX_SYNC = "index.sync"
+    INSTALLATION_DECIDE = "installation.decide"
     ACCESS_DENIED = "access.denied"
     """A request that the credential does not allow, or about another's object; `result` is the error's code."""
     CREDENTIAL_REFUSED = "credential.refused"

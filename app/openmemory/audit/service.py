@@ -17,7 +17,7 @@ from openmemory.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, 
 from openmemory.config.settings import AuditSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.identity.caller import Caller
-from openmemory.identity.principal import Principal, Scope
+from openmemory.identity.principal import Principal
 
 
 async def page(tx: Tx, caller: Caller, memory_id: UUID, *, page: int, page_size: int, fold: bool) -> AccessLogPage:
@@ -101,7 +101,7 @@ class Audit:
             who.may_read()
             which.append(AuditEvent.user_id == who.user_id)
         else:
-            who.must(Scope.ADMIN)
+            who.must_administer()
         if wanted.events:
             which.append(AuditEvent.event == func.any(list(wanted.events)))
         if wanted.denied:

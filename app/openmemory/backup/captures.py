@@ -121,6 +121,8 @@ class CaptureRecords:
         texts = {"memory": fields.text("memory"), "previous_memory": fields.optional_text("previous_memory")}
         if event is Event.SUPERSEDE:
             body["added"] = fields.flag("added", default=True)
+            if fields.flag("verbatim", default=False):
+                body["verbatim"] = True
         before = Fields(f"{fields.place}.before", fields.mapping("before")) if "before" in _NEEDED[event] else None
         by = None if before is None else before.optional_id("superseded_by")
         try:

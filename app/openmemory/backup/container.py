@@ -53,7 +53,7 @@ class Container:
         self.read = 0
         """Compressed bytes of the members read so far."""
         with _in_words("the file"):
-            self._zip = zipfile.ZipFile(cast(BinaryIO, _Frugal(file)))
+            self._zip = zipfile.ZipFile(cast(BinaryIO, Frugal(file)))
             entries = self._zip.infolist()
         _look_at(entries, self._zip.start_dir)
         self._members = _ours(entries)
@@ -112,7 +112,7 @@ def lines_member(archive: zipfile.ZipFile, name: str, *, level: int = 6) -> Iter
         yield lines
 
 
-class _Frugal(io.RawIOBase):
+class Frugal(io.RawIOBase):
     """A file that limits every read, because the directory size that a zip declares cannot be trusted."""
 
     def __init__(self, file: BinaryIO) -> None:

@@ -14,6 +14,7 @@ from openmemory.backup.json_stream import RawRecord
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.serialization.exact_json import finite
+from openmemory.serialization.timestamps import epoch_time
 
 T = TypeVar("T")
 
@@ -105,6 +106,11 @@ class Fields:
 
     def optional_moment(self, name: str) -> str | None:
         """A time as in `moment`, or None."""
+        try:
+            if (since_1970 := epoch_time(self.values.get(name))) is not None:
+                return since_1970.isoformat()
+        except ValueError:
+            raise malformed(f"{self.place}.{name}", f"must be {_TIME}") from None
         value = self._typed(name, str, _TIME)
         if value is None:
             return None

@@ -17,6 +17,7 @@ import orjson
 from openmemory.backup.format import DEFAULT_LIMITS, MAX_DEPTH, StreamLimits, kind_of, malformed
 from openmemory.serialization.exact_json import has_long_number
 from openmemory.serialization.json_limits import more_than
+from openmemory.serialization.surrogates import replace_in_json
 
 Read = Callable[[int], bytes]
 """Reads at most the given number of bytes from a stream; b"" at its end."""
@@ -31,7 +32,7 @@ _BLANK = re.compile(rb"[ \t\r\n]*+")
 
 
 class RawRecord(dict[str, Any]):
-    """A record that may hold values that JSON does not allow: Python's NaN and infinity, and lone surrogates."""
+    """A record that may hold values that JSON does not allow: Python's NaN and infinity."""
 
 
 class StreamedValue(NamedTuple):
@@ -225,6 +226,7 @@ class _Buffer:
 
 def _decoded(raw: bytes, place: str, most: StreamLimits) -> Any:
     _passed(raw, place, most)
+    raw = replace_in_json(raw)
     if not has_long_number(raw):
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(raw)

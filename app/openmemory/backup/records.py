@@ -206,7 +206,8 @@ class Records:
         return "incoming_memories", (
             number, id_, app, known.text, known.metadata, state, created, updated, archived, deleted,
             known.namespace, known.thread_id, known.kind, known.key, known.importance, expires, valid_from,
-            valid_until, superseded_by, revision, text_hash(known.text), list(known.labels), categories,
+            valid_until, superseded_by, revision, text_hash(known.text), list(known.labels),
+            fields.flag("text_by_user", default=False), categories,
         )  # fmt: skip
 
     def _note_owner(self, fields: Fields) -> None:

@@ -79,7 +79,8 @@ SECTIONS: dict[str, str] = {
             'category_ids', ARRAY(SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id ORDER BY 1),
             'namespace', m.namespace, 'thread_id', m.thread_id, 'kind', m.kind, 'key', m.key,
             'importance', m.importance, 'expires_at', m.expires_at, 'valid_from', m.valid_from,
-            'valid_until', m.valid_until, 'superseded_by', m.superseded_by, 'revision', m.revision) AS text), m.id
+            'valid_until', m.valid_until, 'superseded_by', m.superseded_by, 'revision', m.revision,
+            'text_by_user', m.text_by_user) AS text), m.id
         FROM memories AS m WHERE {_WHICH} ORDER BY m.created_at, m.id
     """,
     "memory_categories": f"""

@@ -43,7 +43,7 @@ from openmemory.memories.schemas import OnError
 from openmemory.memories.service import Memories
 from openmemory.projects import restore as of_projects
 from openmemory.sources import restore as of_sources
-from openmemory.uploads.admission import Admission, paced
+from openmemory.uploads.admission import Admission
 from openmemory.uploads.spool import Spool, look_for_room
 
 Mode = Literal["overwrite", "skip"]
@@ -165,19 +165,16 @@ class Backup:
             )
 
     @asynccontextmanager
-    async def upload(self, principal: Principal) -> AsyncIterator[tuple[Spool, Callable[[int], None]]]:
-        """A file for an uploaded archive, and a callback that must be called with the number of bytes received.
-
-        `restore` closes the file; if the upload fails, it is closed here. An upload that is too slow is ended.
+    async def upload(self, principal: Principal) -> AsyncIterator[Spool]:
+        """A file for an uploaded archive. `restore` closes it; if the upload fails, it is closed here.
 
         Raises:
-            Unavailable: there are too many uploads, this one is too slow, or the disk is full.
+            Unavailable: there are too many uploads, or the disk is full.
         """
         async with self._uploads.turn(principal.id):
             file = Spool(self._folder)
             try:
-                async with paced() as came:
-                    yield file, came
+                yield file
             except BaseException:
                 file.close()
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmemory.capture.models import Status
+from openmemory.capture.models import UNREAD, Status
 from openmemory.capture.schemas import Added, CaptureCreate, Outcome
 from openmemory.capture.service import Captures
 from openmemory.capture.waiting import Moved, nobody
@@ -17,7 +17,8 @@ from openmemory.memories.service import Memories
 
 NO_LLM = "Stored verbatim: no language model is configured to extract facts."
 LATER = "The text is kept, and facts are extracted from it in the background. Do not add it again."
-FAILED = "The text is kept, but no facts could be extracted from it. Rephrase it, or use infer=false."
+FAILED = "The language model could not read the text. It is tried again later. Do not add it again."
+VERBATIM = "The language model could not read the text, so it is stored as it is until a later attempt succeeds."
 
 
 class Adding:
@@ -71,6 +72,8 @@ def _stored(row: MemoryRowAdded, *, infer: bool) -> str | None:
 
 def _later(outcome: Outcome) -> str | None:
     """Returns the note on a text that the language model has not worked on to the end."""
+    if outcome.status in UNREAD and outcome.results:
+        return VERBATIM
     if outcome.status is Status.FAILED:
         return FAILED
     return LATER if outcome.status in (Status.PENDING, Status.WORKING) else None

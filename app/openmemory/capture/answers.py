@@ -1,15 +1,15 @@
-"""Parses language model answers into operations. Tolerates code fences, extra text and malformed fields. Pure
-functions."""
+"""Parses language model answers into operations. Tolerates code fences, extra text, almost-JSON, other names of the
+list and malformed fields. Pure functions."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from openmemory.capture import lenient_json
 from openmemory.identity.names import category_name
 from openmemory.llm.port import Reply
 
@@ -24,7 +24,14 @@ _OPS = {
     "REPLACE": "SUPERSEDE", "DELETE": "DELETE", "REMOVE": "DELETE", "FORGET": "DELETE", "NONE": "NONE",
     "NOOP": "NONE", "SKIP": "NONE", "IGNORE": "NONE",
 }  # fmt: skip
-_DECODER = json.JSONDecoder()
+_LISTS = ("operations", "memory", "memories", "facts")
+"""The names of a list of operations: ours, and those that models know from mem0."""
+
+_TEXTS = ("text", "memory", "fact", "content")
+"""The names of an operation's text, in the same way."""
+
+_NAMED = [re.compile(rf"\{{\s*[\"']?{name}[\"']?\s*:\s*[\"']?\s*\[") for name in _LISTS]
+_IN_WORDS = re.compile(rf"({'|'.join(_OPS)})(?: *#?(\d{{1,6}}))? *[:\-\u2013\u2014] *(\S.*)", re.DOTALL)
 
 
 class Malformed(Exception):
@@ -77,8 +84,11 @@ def _found(text: str) -> list[Any] | None:
     Otherwise a bare list or a single operation, if no other brackets precede it. Operations inside an unterminated
     value are not used: the rest would be lost silently.
     """
-    if ends := [match.start() for match in re.finditer(r'\{\s*"operations"\s*:', text)]:
-        return _listed(_decoded(text, ends[-1]))
+    if (several := _several(text)) is not None:
+        return several
+    for named in _NAMED:
+        if starts := [match.start() for match in named.finditer(text)]:
+            return _listed(_decoded(text, starts[-1]))
     first = re.search(r"[{\[]", text)
     value = None if first is None else _decoded(text, first.start())
     if _is_operation(value):
@@ -89,26 +99,60 @@ def _found(text: str) -> list[Any] | None:
     return _listed(value)
 
 
-def _decoded(text: str, start: int) -> Any:
+def _several(text: str) -> list[Any] | None:
+    """The operations of a list of such objects, as a model answers that calls a function several times."""
+    if not text.lstrip().startswith("["):
+        return None
+    lists = [each for each in _decoded(text.lstrip()) or () if isinstance(each, dict) and not _is_operation(each)]
+    found = [listed for each in lists if (listed := _listed(each)) is not None]
+    return [one for listed in found for one in listed] if found else None
+
+
+def _decoded(text: str, start: int = 0) -> Any:
     try:
-        return _DECODER.raw_decode(text, start)[0]
-    except (ValueError, RecursionError):
+        return lenient_json.decoded(text, start)
+    except ValueError:
         return None
 
 
 def _listed(value: Any) -> list[Any] | None:
+    """The list of operations of an object, or a bare list of them. Only a list with a name may hold plain texts."""
+    usable = _is_operation
     if isinstance(value, dict):
-        value = value.get("operations")
+        value = next((value[name] for name in _LISTS if name in value), None)
+        usable = _is_usable
+    if isinstance(value, str):  # a list that was encoded twice, as in the arguments of a call
+        value = _decoded(value)
     if not isinstance(value, list):
         return None
-    return value if not value or any(_is_operation(each) for each in value) else None
+    return value if not value or any(map(usable, value)) else None
 
 
 def _is_operation(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("op", value.get("event")), str)
 
 
+def _is_usable(value: Any) -> bool:
+    return _is_operation(value) or bool(value.strip() if isinstance(value, str) else _text_of(value))
+
+
+def _text_of(value: Any) -> str:
+    return next((text for name in _TEXTS if (text := _text(value.get(name)))), "") if isinstance(value, dict) else ""
+
+
+def _in_words(value: str) -> Operation:
+    """An operation that is a plain text, such as "Alice likes figs." or "UPDATE 2: Alice likes figs and dates."."""
+    text = _text(value)
+    if found := _IN_WORDS.fullmatch(text):
+        return Operation(_OPS[found[1]], _whole(found[2]), found[3])
+    return Operation("" if text.upper() in _OPS or not text else "ADD", text=text)
+
+
 def _operation(value: Any) -> Operation:
+    if isinstance(value, str):
+        return _in_words(value)
+    if isinstance(value, dict) and "op" not in value and "event" not in value and _text_of(value):
+        value = value | {"op": "ADD"}
     if not _is_operation(value):
         return Operation("")
     categories = value.get("categories")
@@ -116,7 +160,7 @@ def _operation(value: Any) -> Operation:
     return Operation(
         op=_OPS.get(value.get("op", value.get("event")).strip().upper(), ""),
         number=_whole(value.get("id")),
-        text=_text(value.get("text")),
+        text=_text_of(value),
         categories=tuple(dict.fromkeys(name for each in names[:5] if (name := category_name(_text(each))))),
         kind=_text(value.get("kind")).lower() or None,
         importance=_whole(value.get("importance")),
@@ -150,7 +194,13 @@ def _number(value: Any, least: float) -> float | None:
 
 
 def _text(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else ""
+    """A text that can be stored: U+FFFD replaces NUL and halves of surrogate pairs; two halves become one character."""
+    if not isinstance(value, str):
+        return ""
+    if "\0" in value or not value.isascii():
+        whole: str = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return whole.replace("\0", "\ufffd").strip()
+    return value.strip()
 
 
 def _whole(value: Any) -> int | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy import ColumnElement, and_, exc, func, select
 
 from openmemory.access.apps import refuse_if_paused
 from openmemory.access.readable import readable_by
@@ -22,9 +23,12 @@ from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import superseding
+from openmemory.memories.lifecycle.superseding import SAID_AT
 from openmemory.memories.models import Memory, State
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
+
+log = logging.getLogger(__name__)
 
 EMOTION = "emotion"
 """The metadata key for the user's emotion about a memory."""
@@ -50,12 +54,19 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Applying:
-    """Carries out the decisions of one capture for its caller. `like`: the fields that all new memories share."""
+    """Carries out the decisions of one capture for its caller.
+
+    `like`: the fields that all new memories share. `at`: the time when the input was said, which new memories and
+    revisions get. A memory that was said later is neither changed nor replaced. `verbatim`: the memories that hold the
+    input.
+    """
 
     tx: Tx
     caller: Caller
     intake: Intake
     like: MemoryCreate
+    at: datetime
+    verbatim: frozenset[UUID] = frozenset()
 
     async def all(self, decided: ModelDecisions) -> Applied:
         """Applies the decisions. Each change is made completely or not at all.
@@ -73,26 +84,42 @@ class Applying:
                 reason = {"secret_refused": "secret", "injection_refused": "injection"}.get(error.code, error.code)
                 told = refusal(reason, decision.text, decision.memory)
                 applied.refused.append(told.model_copy(update={"detail": error.message}))
+            except exc.DataError:  # a value that PostgreSQL cannot store must not cost the others
+                log.exception("an operation of a language model cannot be stored")
+                applied.refused.append(refusal("invalid"))
         return applied
 
     async def _one(self, decision: Decision) -> dict[str, Any]:
         if decision.memory is None:
             return await self._add(decision)
         if decision.event is Event.NONE:
-            return _operation(Event.NONE, decision.memory.id, decision.memory.content)
-        before = await self._locked(decision.memory)
+            return operation(Event.NONE, decision.memory.id, decision.memory.content)
+        before, said = await self._locked(decision.memory)
+        if said > self.at:
+            return await self._beside_later(decision, decision.memory, said)
         if decision.event is Event.SUPERSEDE:
             return await self._supersede(decision, decision.memory, before)
         if decision.event is Event.UPDATE:
             return await self._update(decision, decision.memory, before)
         return await self._delete(decision.memory, before)
 
-    async def _locked(self, memory: ShownMemory) -> dict[str, Any]:
-        """Locks a memory and returns its state. Refuses it if the caller may not change it or its revision changed."""
+    async def _beside_later(self, decision: Decision, later: ShownMemory, said: datetime) -> dict[str, Any]:
+        """Adds what was said before a memory that it would change. What that memory replaces is archived."""
+        if decision.event is Event.DELETE:
+            raise ConflictError("The memory was said after this text.", code="said_later")
+        done = await self._add(decision)
+        id_ = UUID(done["id"])
+        if decision.event is Event.SUPERSEDE and (done["event"] == Event.ADD or id_ in self.verbatim):
+            await superseding.supersede(self.tx, self.caller, id_, later.id, since=said)
+        return done
+
+    async def _locked(self, memory: ShownMemory) -> tuple[dict[str, Any], datetime]:
+        """Locks a memory and returns its state, and the time when it was said. Refuses it if the caller may not change
+        it or its revision changed."""
         query = (
             select(
                 Memory.content, Memory.revision, Memory.state, Memory.metadata_.label("metadata"),
-                Memory.valid_until, Memory.superseded_by, CATEGORY_NAMES.label("categories"),
+                Memory.valid_until, Memory.superseded_by, CATEGORY_NAMES.label("categories"), SAID_AT.label("said"),
             )
             .where(Memory.id == memory.id, readable_by(self.caller, Memory))
             .with_for_update(of=Memory, key_share=True)
@@ -103,17 +130,18 @@ class Applying:
         if row.revision != memory.revision:
             words = "The memory was changed while the language model thought about it."
             raise ConflictError(words, code="changed_meanwhile")
-        return {
+        before = {
             "content": row.content, "revision": row.revision, "state": row.state.value, "metadata": row.metadata,
             "categories": row.categories, "valid_until": _iso(row.valid_until),
             "superseded_by": row.superseded_by and str(row.superseded_by),
         }  # fmt: skip
+        return before, row.said
 
     async def _add(self, decision: Decision) -> dict[str, Any]:
         [added] = await changes.add(
             self.tx, self.caller, [self.intake.created(self._new(decision))], {self.caller.app: self.caller.app_id}
         )
-        return _operation(added.event, added.id, added.memory, revision=1)
+        return operation(added.event, added.id, added.memory, revision=1)
 
     def _new(self, decision: Decision) -> MemoryCreate:
         like = self.like
@@ -132,7 +160,7 @@ class Applying:
     async def _supersede(self, decision: Decision, old: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
         done = await self._add(decision)
         if UUID(done["id"]) == old.id:
-            return _operation(Event.NONE, old.id, old.content)
+            return operation(Event.NONE, old.id, old.content)
         await superseding.supersede(self.tx, self.caller, old.id, UUID(done["id"]), since=decision.since)
         more = {"superseded_id": str(old.id), "previous_memory": old.content, "before": before}
         return done | more | {"event": Event.SUPERSEDE.value, "added": done["event"] == Event.ADD}
@@ -142,17 +170,19 @@ class Applying:
         metadata = _with_emotion(before["metadata"], decision)
         given = None if metadata is before["metadata"] else metadata
         change = self.intake.changed(MemoryUpdate(decision.text, given, categories))
-        await changes.update_text(self.tx, self.caller, Memory.id == memory.id, change, self.intake.labels)
+        await changes.update_text(
+            self.tx, self.caller, Memory.id == memory.id, change, self.intake.labels, said=self.at
+        )
         revision = await self.tx.scalar(select(Memory.revision).where(Memory.id == memory.id))
         if revision == memory.revision:
-            return _operation(Event.NONE, memory.id, memory.content)
+            return operation(Event.NONE, memory.id, memory.content)
         await access_log.record(self.tx, self.caller, AccessType.UPDATE, [memory.id])
-        done = _operation(Event.UPDATE, memory.id, change.text or "", revision=revision)
+        done = operation(Event.UPDATE, memory.id, change.text or "", revision=revision)
         return done | {"previous_memory": memory.content, "before": before}
 
     async def _delete(self, memory: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
         await delete(self.tx, self.caller, memory.id)
-        return _operation(Event.DELETE, memory.id, memory.content, revision=memory.revision) | {"before": before}
+        return operation(Event.DELETE, memory.id, memory.content, revision=memory.revision) | {"before": before}
 
 
 def touched(operations: Iterable[dict[str, Any]]) -> set[UUID]:
@@ -180,12 +210,13 @@ async def newest(tx: Tx, caller: Caller, namespace: str, *, besides: list[UUID],
 
 async def _noticed(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: int) -> list[ShownMemory]:
     query = (
-        select(Memory.id, Memory.content, Memory.revision)
+        select(Memory.id, Memory.content, Memory.revision, SAID_AT.label("said"))
         .where(which, func.cardinality(Memory.labels) == 0, readable_by(caller, Memory))
         .order_by(Memory.created_at.desc(), Memory.id.desc())
         .limit(limit)
     )
-    return [ShownMemory(row.id, row.content, row.revision) for row in await tx.execute(query, caller.parameters)]
+    rows = await tx.execute(query, caller.parameters)
+    return [ShownMemory(row.id, row.content, row.revision, row.said) for row in rows]
 
 
 def _with_emotion(metadata: dict[str, Any], decision: Decision) -> dict[str, Any]:
@@ -195,7 +226,8 @@ def _with_emotion(metadata: dict[str, Any], decision: Decision) -> dict[str, Any
     return metadata | {EMOTION: decision.emotion}
 
 
-def _operation(event: Event, id_: UUID, text: str, *, revision: int | None = None) -> dict[str, Any]:
+def operation(event: Event, id_: UUID, text: str, *, revision: int | None = None) -> dict[str, Any]:
+    """An operation as it is stored with its capture."""
     return {"event": event.value, "id": str(id_), "memory": text, "revision": revision}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,6 +9,7 @@ from datetime import datetime
 from openmemory.capture.answers import MAX_OPERATIONS, Operation
 from openmemory.capture.prompt import KINDS
 from openmemory.capture.schemas import Decision, ModelDecisions, Refusal, ShownMemory
+from openmemory.dedup.spelling import Spelling, spelling
 from openmemory.memories.schemas import Event
 
 _EVENTS = {"ADD": Event.ADD, "UPDATE": Event.UPDATE, "SUPERSEDE": Event.SUPERSEDE, "DELETE": Event.DELETE}
@@ -41,7 +40,7 @@ def decided(
     `emotion`: True if the model was asked for the user's emotion.
     """
     found = ModelDecisions()
-    said: dict[str, ShownMemory | None] = {_plain(memory.content): memory for memory in memories}
+    said: dict[Spelling, ShownMemory | None] = {spelling(memory.content): memory for memory in memories}
     about: set[int] = set()
     for operation in operations[:MAX_OPERATIONS]:
         memory = _memory(operation, memories)
@@ -53,7 +52,7 @@ def decided(
             continue
         if operation.number is not None:
             about.add(operation.number)
-        event, plain = _EVENTS[operation.op], _plain(operation.text)
+        event, plain = _EVENTS[operation.op], spelling(operation.text)
         if event is not Event.DELETE and plain in said:
             known = said[plain]
             if event is not Event.SUPERSEDE or known is memory:
@@ -123,8 +122,3 @@ def _decision(event: Event, operation: Operation, memory: ShownMemory | None, no
         # A fact that had already ended when it was stated stays visible; an end in the past would hide it.
         until=until if until is not None and until > now else None,
     )
-
-
-def _plain(text: str) -> str:
-    """The words of a text. Texts that differ only in case, punctuation and spaces are equal."""
-    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from openmemory.database.engine import Database
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
-from openmemory.llm.port import LlmUnavailable, Message, Reply
+from openmemory.llm.port import LlmUnavailable, Message, PromptTooLong, Reply
 from openmemory.llm.providers import Llms, ProviderLlm
 from openmemory.saved_settings.service import Configuration
 from openmemory.search.schemas import Method, SearchQuery
@@ -63,11 +64,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class CaptureInput:
-    """The input from which memories are made, and its time."""
+    """The input from which memories are made, and its time. `verbatim`: memories that hold it in the meantime."""
 
     what: str | tuple[Turn, ...]
     namespace: str
-    at: datetime | None = None
+    at: datetime
+    verbatim: tuple[UUID, ...] = ()
 
     @property
     def texts(self) -> list[str]:
@@ -103,6 +105,7 @@ class Extractor:
 
         Raises:
             LlmUnavailable: no language model is configured, or it does not answer.
+            PromptTooLong: the input is longer than its context.
             BadAnswer: its answers cannot be used.
             Unavailable: PostgreSQL does not answer.
         """
@@ -113,11 +116,19 @@ class Extractor:
         if effective.llm is None:
             raise LlmUnavailable("no language model is configured any more", setup=True)
         near = await self._near(caller, said)
-        now = said.at or datetime.now(UTC)
         feels = self._settings.capture.emotion
-        messages = prompt.first(said.what, near, now, effective.custom_instructions, emotion=feels)
         cost.model = effective.llm.name
-        operations = await self._asked(self._llms.of(effective.llm), messages, cost)
+        llm, instructions = self._llms.of(effective.llm), effective.custom_instructions
+        try:
+            operations = await self._asked(
+                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels), cost
+            )
+        except PromptTooLong as error:
+            log.info("%s: asked again without memories: %s", cost.model, error)
+            near = []
+            operations = await self._asked(
+                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels), cost
+            )
         policy = self._settings.capture.injection
         orders = policy != "store" and any(map(injection.instructs, said.texts))
         return decided(operations, near, datetime.now(UTC), orders=orders, emotion=feels)
@@ -128,7 +139,7 @@ class Extractor:
             reply = await llm.ask(messages, prompt.schema(emotion=self._settings.capture.emotion))
             cost.add(reply)
             try:
-                return answers.operations(reply)
+                return await asyncio.to_thread(answers.operations, reply)
             except Malformed as error:
                 problem = str(error)
                 raw = secrets.redacted(reply.text[:LOGGED])
@@ -150,10 +161,11 @@ class Extractor:
             answer = await self._search.search(caller, query)
             for result in answer.results if answer.search_method is not Method.OVERVIEW else ():
                 best[result.id] = max(best.get(result.id, 0.0), result.score)
-        ids = sorted(best, key=lambda id_: -best[id_])[:NEAREST]
+        ids = sorted(best.keys() - set(said.verbatim), key=lambda id_: -best[id_])[:NEAREST]
+        besides = [*ids, *said.verbatim]
         async with self._database.statement() as tx:
             near = await applying.shown(tx, caller, ids)
-            return near + await applying.newest(tx, caller, said.namespace, besides=ids, limit=NEAREST - len(near))
+            return near + await applying.newest(tx, caller, said.namespace, besides=besides, limit=NEAREST - len(near))
 
 
 def pieces(texts: Sequence[str], size: int) -> list[str]:

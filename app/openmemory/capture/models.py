@@ -16,8 +16,8 @@ from openmemory.database.engine import Base
 
 
 class Status(StrEnum):
-    """The progress of a capture. Only `done` ones have changed memories; `failed` ones wait for somebody to send the
-    text again; `undone` were taken back, or never begun."""
+    """The progress of a capture. Facts were extracted from `done` ones. The language model could not read `failed`
+    ones, which it is asked about again, ever more rarely. `undone` were taken back, or never begun."""
 
     PENDING = "pending"
     WORKING = "working"
@@ -29,6 +29,9 @@ class Status(StrEnum):
 WAITS = (Status.PENDING, Status.WORKING)
 """Statuses of captures that are not finished."""
 
+UNREAD = (*WAITS, Status.FAILED)
+"""Statuses of captures from which no facts were extracted yet."""
+
 _NONE = text("'[]'")
 _ZERO = text("0")
 
@@ -37,7 +40,8 @@ class Capture(Base):
     """One text or conversation. It is kept until memories are made from it, however often the model fails.
 
     `due_at`: time of the next attempt; while the capture is being processed, the end of its lease. `operations`: the
-    changes made, in order, each with the memory's earlier state.
+    changes made, in order, each with the memory's earlier state. Before facts were extracted, they are the memories
+    that hold the text verbatim in the meantime.
     """
 
     __tablename__ = "captures"
@@ -45,11 +49,16 @@ class Capture(Base):
         CheckConstraint("status IN ('pending', 'working', 'done', 'failed', 'undone')", name="status"),
         Index("idx_capture_user_created", "user_id", "created_at", "id"),
         Index("idx_capture_hash", "app_id", "hash", "created_at"),
-        Index("idx_capture_due", "due_at", "created_at", postgresql_where=text("status IN ('pending', 'working')")),
+        Index(
+            "idx_capture_waiting", "user_id", "namespace", "created_at", "id",
+            postgresql_where=text("status IN ('pending', 'working')"),
+        ),
+        Index("idx_capture_failed", "due_at", postgresql_where=text("status = 'failed'")),
+        Index("idx_capture_failed_user", "user_id", "namespace", postgresql_where=text("status = 'failed'")),
         Index("idx_capture_working", "user_id", "namespace", postgresql_where=text("status = 'working'")),
         Index("idx_capture_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
         Index("idx_capture_memories", "memory_ids", postgresql_using="gin"),
-    )
+    )  # fmt: skip
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any
 
@@ -70,7 +70,8 @@ Rules:
 "yesterday" or "next week", nothing that was not said. Keep numbers, names and negations exactly.
 - Take the user's word. What an assistant says counts only if the user agreed to it; what it repeats from memory is
 "known".
-- Contradictions do not stand side by side: change what is remembered.
+- Contradictions do not stand side by side: change what is remembered. The later statement holds: the text was said at
+"Date", each memory at the time in brackets.
 - "importance": 1 trivial, 5 useful, 10 vital (an allergy). "kind": one of {", ".join(KINDS)}. "categories": one to
 three, first of all from: {"; ".join(NAMES)}.
 - "from" and "until": since when and until when it holds or when it happens, as ISO 8601 dates, if that was said.
@@ -96,20 +97,23 @@ _AGAIN = (
 def first(
     said: str | Sequence[Turn],
     memories: Sequence[ShownMemory],
-    now: datetime,
+    said_at: datetime,
     instructions: str | None = None,
     *,
     emotion: bool = False,
 ) -> list[Message]:
-    """The first request. Memories are numbered from 1, without their ids. The tags are random for each request."""
+    """The first request. Memories are numbered from 1, without their ids. The tags are random for each request.
+
+    `said_at`: the time of the input, however late it is read.
+    """
     tag = token_hex(6)
-    listed = "\n".join(f"{number}. {_json(memory.content[:SHOWN])}" for number, memory in enumerate(memories, start=1))
+    listed = "\n".join(f"{number}. {_listed(memory)}" for number, memory in enumerate(memories, start=1))
     if isinstance(said, str):
         block = _json(said)
     else:
         block = "\n".join(_json({"role": turn.role, "content": turn.content}) for turn in said)
     asked = (
-        f"Date: {now:%A, %Y-%m-%d}\n"
+        f"Date: {said_at.astimezone(UTC):%A, %Y-%m-%d %H:%M}\n"
         f"<memories-{tag}>\n{listed or '(none)'}\n</memories-{tag}>\n"
         f"<said-{tag}>\n{block}\n</said-{tag}>"
     )
@@ -123,6 +127,11 @@ def repaired(messages: Sequence[Message], answer: str, problem: str) -> list[Mes
     # Some providers reject an empty message.
     before: Mapping[str, str] = {"role": "assistant", "content": answer[:4_000] or "(empty)"}
     return [*messages, before, {"role": "user", "content": _AGAIN.format(problem=problem)}]
+
+
+def _listed(memory: ShownMemory) -> str:
+    text = _json(memory.content[:SHOWN])
+    return text if memory.said is None else f"{text} ({memory.said.astimezone(UTC):%Y-%m-%d %H:%M})"
 
 
 def _json(value: Any) -> str:

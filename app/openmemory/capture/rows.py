@@ -7,12 +7,16 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from openmemory.capture import verbatim
 from openmemory.capture.extraction import CaptureInput
 from openmemory.capture.queue import ClaimedCapture
 from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.identity.principal import Principal
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.serialization import exact_json
+
+WINDOW = "thread:"
+"""The beginning of the id of a principal that stands for a conversation."""
 
 _TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
 
@@ -41,7 +45,13 @@ def input_of(claimed: ClaimedCapture) -> CaptureInput:
     given = claimed.input
     what = tuple(Turn(**turn) for turn in given["messages"]) if "messages" in given else given["text"]
     at = claimed.options.get("created_at")
-    return CaptureInput(what, claimed.namespace, claimed.created_at if at is None else datetime.fromisoformat(at))
+    said = claimed.created_at if at is None else datetime.fromisoformat(at)
+    return CaptureInput(what, claimed.namespace, said, verbatim.ids(claimed.operations))
+
+
+def is_window(claimed: ClaimedCapture) -> bool:
+    """Returns True if the input is a part of a stored conversation, whose messages are searched as passages."""
+    return str(claimed.principal["id"]).startswith(WINDOW)
 
 
 def principal_of(who: Principal) -> dict[str, Any]:

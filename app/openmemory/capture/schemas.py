@@ -53,11 +53,12 @@ class CaptureCreate:
 
 @dataclass(frozen=True, slots=True)
 class ShownMemory:
-    """A memory as it was shown to the language model."""
+    """A memory as it was shown to the language model. `said`: the time when it got its text."""
 
     id: UUID
     content: str
     revision: int
+    said: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,8 @@ class Refusal(BaseModel):
     memory: str | None = Field(default=None, description="What would have been remembered; left out if it is a secret.")
     id: UUID | None = Field(default=None, description="The memory that it is about.")
     reason: str = Field(
-        description="A code: known, junk, secret, repeats, repeated_id, unknown_id, changed_meanwhile, not_allowed,"
-        " injection, invalid, too_many, duplicate_memory ..."
+        description="A code: known, junk, secret, repeats, repeated_id, unknown_id, changed_meanwhile, said_later,"
+        " not_allowed, injection, invalid, too_many, duplicate_memory ..."
     )
     detail: str | None = Field(default=None, description="The reason in words.")
 

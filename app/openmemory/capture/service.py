@@ -17,9 +17,9 @@ from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
-from openmemory.capture import undoing, usage
+from openmemory.capture import queue, undoing, usage
 from openmemory.capture.intake import checked
-from openmemory.capture.models import WAITS, Capture, Status
+from openmemory.capture.models import UNREAD, Capture, Status
 from openmemory.capture.rows import columns_of, principal_of
 from openmemory.capture.schemas import (
     CaptureCreate,
@@ -210,7 +210,7 @@ class Captures:
                 raise ConflictError(
                     "The capture is being worked on.", code="capture_working", hint="Try again in a moment."
                 )
-            if row.status == Status.DONE:
+            if row.operations:
                 await undoing.undo(tx, caller, row.operations, self._intake)
             values = {"status": Status.UNDONE, "finished_at": func.now(), "updated_at": func.now()}
             await tx.execute(update(Capture).where(Capture.id == id_).values(values))
@@ -245,6 +245,7 @@ class Captures:
                 "user_id": caller.user_id, "app_id": caller.app_id, "namespace": new.like.namespace,
                 "principal": principal_of(caller.principal),
             }  # fmt: skip
+            await queue.hurry(tx, caller.user_id, new.like.namespace)
             id_ = (await tx.execute(insert(Capture).values(values).returning(Capture.id))).scalar_one()
             if new.once is not None:
                 await idempotency.store(tx, caller, new.once, capture_id=id_)
@@ -298,7 +299,7 @@ def _view(row: Any, readable: set[str]) -> CaptureView:
         refused=[_refused(Refusal.model_validate(each), readable) for each in row.refused],
         capture_id=row.id, status=Status(row.status), error=row.error if row.status != Status.DONE else None,
         app_id=row.app_id, app_name=row.app_name, namespace=row.namespace, input=row.input, attempts=row.attempts,
-        next_attempt_at=row.due_at.astimezone(UTC) if row.status in WAITS else None, model=row.model,
+        next_attempt_at=row.due_at.astimezone(UTC) if row.status in UNREAD else None, model=row.model,
         calls=row.calls, prompt_tokens=row.prompt_tokens, completion_tokens=row.completion_tokens,
         seconds=row.seconds, created_at=row.created_at, finished_at=row.finished_at,
     )  # fmt: skip

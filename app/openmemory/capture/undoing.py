@@ -75,6 +75,9 @@ async def _unsupersede(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[s
     old, before = now[each["superseded_id"]], each["before"]
     if str(old.superseded_by) != each["id"] or old.state is State.DELETED or old.revision != before["revision"]:
         raise _changed(each["superseded_id"])
+    if each.get("verbatim"):  # the capture itself had made this memory
+        await delete(tx, caller, old.id)
+        return
     if each["added"]:
         await _unadd(tx, caller, each, now)
     if old.state is State.ARCHIVED:
@@ -93,7 +96,7 @@ async def _unupdate(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str,
     if row.revision != each["revision"] or row.state is State.DELETED:
         raise _changed(each["id"])
     change = MemoryUpdate(before["content"], before["metadata"], tuple(before["categories"]))
-    await changes.update_text(tx, caller, Memory.id == row.id, change, intake.labels)
+    await changes.update_text(tx, caller, Memory.id == row.id, change, intake.labels, restored=row.revision - 1)
     await access_log.record(tx, caller, AccessType.UPDATE, [row.id])
 
 

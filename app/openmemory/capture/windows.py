@@ -16,7 +16,7 @@ from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.capture.intake import checked
 from openmemory.capture.models import Capture
-from openmemory.capture.rows import columns_of, principal_of
+from openmemory.capture.rows import WINDOW, columns_of, principal_of
 from openmemory.capture.schemas import CaptureCreate, Role, Turn
 from openmemory.capture.worker import Worker
 from openmemory.config.settings import LimitSettings
@@ -122,7 +122,7 @@ class ConversationWindows:
         messages = tuple(_turn(turn, MAX_OVERLAP if turn.position <= due.captured else None) for turn in turns)
         columns = columns_of(checked(CaptureCreate(like, messages), self._intake, self._limits))
         principal = Principal(
-            f"thread:{due.id}", "conversation", namespaces=(due.namespace,), scopes=_SCOPES, door=Door.JOB
+            f"{WINDOW}{due.id}", "conversation", namespaces=(due.namespace,), scopes=_SCOPES, door=Door.JOB
         )
         values = columns | {
             "user_id": due.user_id, "app_id": due.app_id, "namespace": due.namespace,

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -15,20 +16,20 @@ from sqlalchemy import func, update
 
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
-from openmemory.capture import queue, rows, usage
-from openmemory.capture.applying import Applied, Applying
+from openmemory.capture import queue, rows, usage, verbatim
+from openmemory.capture.applying import Applied, Applying, touched
 from openmemory.capture.extraction import BadAnswer, Cost, Extractor
 from openmemory.capture.models import Capture, Status
 from openmemory.capture.queue import ClaimedCapture
 from openmemory.capture.schemas import ModelDecisions
 from openmemory.config.settings import Settings
-from openmemory.database.engine import Database
+from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
-from openmemory.errors import Forbidden, Unavailable
+from openmemory.errors import Forbidden, Invalid, NotFound, Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Door, Principal, Scope
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.llm.port import LlmUnavailable
+from openmemory.llm.port import LlmUnavailable, PromptRefused, PromptTooLong
 from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.intake import Intake
 
@@ -55,7 +56,15 @@ AWAY, MAX_AWAY = 1.0, 60.0
 Steps = asyncio.Queue[int | None]
 
 MAX_BAD_ANSWERS = 5
-"""Number of unusable answers after which a capture fails and a person must check the text."""
+"""Number of unusable answers after which a capture fails. Its text then counts as read until it is tried again, so that
+later texts need not wait for it."""
+
+MAX_UNANSWERED = 12
+"""Number of attempts after which a capture fails at which the model breaks each time: the texts behind it must not wait
+for ever. Twelve attempts take about an hour."""
+
+FIRST_AGAIN, LAST_AGAIN = 900.0, 86_400.0
+"""Shortest and longest pause, in seconds, before a failed capture is read again. The pause doubles each time."""
 
 
 class Worker:
@@ -89,7 +98,7 @@ class Worker:
         self._away = 0.0
         self._away_until = 0.0
         self.attempts: Counter[str] = Counter()
-        """Attempts of this process by result: done, unavailable, bad_answer, forbidden or error."""
+        """Attempts of this process by result: done, unavailable, refused, bad_answer, forbidden or error."""
         self.spent = Cost()
         """The total language model cost of these attempts."""
 
@@ -105,6 +114,11 @@ class Worker:
                 with suppress(asyncio.CancelledError):
                     await task
         self._loop = None
+
+    @property
+    def away(self) -> bool:
+        """True if the language model did not answer when it was last asked."""
+        return self._away > 0
 
     def wake(self) -> None:
         """Signals that there is work to do."""
@@ -188,13 +202,18 @@ class Worker:
         try:
             async with self._holding(claimed):
                 caller = self._caller(claimed)
-                decided = await self.extractor.extract(caller, rows.input_of(claimed), cost)
+                decided = ModelDecisions()
+                if await self._unread(claimed, caller):
+                    decided = await self.extractor.extract(caller, rows.input_of(claimed), cost)
             await self._apply(claimed, caller, decided, cost)
             self._away, ended = 0.0, "done"
+        except PromptRefused as error:
+            self._away, ended = 0.0, "refused"
+            await self._postponed(claimed, cost, str(error), bad=True, over=isinstance(error, PromptTooLong))
         except LlmUnavailable as error:
             ended = "unavailable"
             self._pause(error)
-            await self._postponed(claimed, cost, str(error), wait=error.retry_after or 0.0)
+            await self._postponed(claimed, cost, str(error), wait=error.retry_after or 0.0, broke=error.broke)
             self._give_up_waiting()
         except BadAnswer as error:
             self._away, ended = 0.0, "bad_answer"
@@ -233,15 +252,31 @@ class Worker:
                 log.warning("a capture was taken over by another process; nothing is done twice")
                 await usage.record(tx, claimed.app_id, claimed.namespace, cost)
                 return
-            like = rows.options(claimed.options)
-            applied = await Applying(tx, caller, self._intake, like).all(decided)
+            applied = Applied(claimed.operations)
+            if await verbatim.untouched(tx, caller, claimed.operations):
+                applied = await self._applying(tx, claimed, caller).all(decided)
+                applied.operations = await verbatim.superseded(tx, caller, claimed.operations, applied.operations)
             values = _finished(applied) | _spent(cost)
             await tx.execute(update(Capture).where(Capture.id == claimed.id).values(values))
+            if cost.calls:
+                await queue.retry_failed(tx, model=cost.model)
             detail = {"capture": str(claimed.id), "refused": len(applied.refused)}
             await audit_log.record(tx, caller, AuditAction.CAPTURE_APPLY, applied.memory_ids, detail=detail)
             await usage.record(tx, claimed.app_id, claimed.namespace, cost, became=Status.DONE)
         self._delivery.wake()
         self._analyze_after_writes.wrote(applied.written)
+
+    def _applying(self, tx: Tx, claimed: ClaimedCapture, caller: Caller) -> Applying:
+        at = rows.input_of(claimed).at
+        like = replace(rows.options(claimed.options), created_at=at)
+        return Applying(tx, caller, self._intake, like, at, frozenset(verbatim.ids(claimed.operations)))
+
+    async def _unread(self, claimed: ClaimedCapture, caller: Caller) -> bool:
+        """Returns False if the user has changed the memory that holds the text: it is theirs then, and final."""
+        if not claimed.operations:
+            return True
+        async with self._database.transaction() as tx:
+            return await verbatim.untouched(tx, caller, claimed.operations)
 
     async def _postponed(
         self,
@@ -251,34 +286,44 @@ class Worker:
         *,
         wait: float = 0.0,
         bad: bool = False,
+        broke: bool = False,
         over: bool = False,
     ) -> None:
-        """Records a failed attempt.
+        """Records a failed attempt. After the quick ones, the text becomes a memory as it is.
 
-        `bad`: the attempt counts toward `MAX_BAD_ANSWERS`. `over`: there will be no further attempt.
+        `bad`: the attempt counts toward `MAX_BAD_ANSWERS`. So does one in which the model `broke`, if it has read other
+        texts since the last attempt. `over`: the capture has failed.
         """
         log.warning("capture %s: attempt %d failed: %s", claimed.id, claimed.attempts, error)
-        over = over or (bad and claimed.bad_answers + 1 >= MAX_BAD_ANSWERS)
-        pause = max(wait, min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(claimed.attempts - 1, 20)))
-        values: dict[str, Any] = {
-            "status": Status.FAILED if over else Status.PENDING,
-            "error": error,
-            "holder": None,
-            "bad_answers": Capture.bad_answers + int(bad),
-            "due_at": func.now() + func.make_interval(0, 0, 0, 0, 0, 0, pause),
-            "updated_at": func.now(),
-        }
-        if over:
-            values["finished_at"] = func.now()
         try:
             async with self._database.transaction() as tx:
-                held = await queue.held(tx, claimed)
-                if held:
-                    await tx.execute(update(Capture).where(Capture.id == claimed.id).values(values | _spent(cost)))
-                became = Status.FAILED if held and over else None
+                became = None
+                if await queue.held(tx, claimed):
+                    bad = bad or (broke and await queue.answered_others(tx, claimed))
+                    over = over or (broke and claimed.attempts >= MAX_UNANSWERED)
+                    wrong = MAX_BAD_ANSWERS if over else claimed.bad_answers + int(bad)
+                    values = _failed(claimed, error, wait, wrong) | _spent(cost)
+                    became = values["status"] if wrong >= MAX_BAD_ANSWERS > claimed.bad_answers else None
+                    if wrong >= MAX_BAD_ANSWERS or claimed.attempts >= MAX_BAD_ANSWERS:
+                        values |= await self._stored_verbatim(tx, claimed)
+                    await tx.execute(update(Capture).where(Capture.id == claimed.id).values(values))
                 await usage.record(tx, claimed.app_id, claimed.namespace, cost, became=became)
         except Unavailable as away:
             log.debug("a capture is retried: %s", away)  # retried when its lease ends
+        self._delivery.wake()
+
+    async def _stored_verbatim(self, tx: Tx, claimed: ClaimedCapture) -> dict[str, Any]:
+        """Stores the text as it is, unless it is stored already. Returns the columns that name the memories."""
+        if claimed.operations or rows.is_window(claimed):
+            return {}
+        parts = verbatim.texts(rows.input_of(claimed).what, self._settings.limits.text)
+        try:
+            async with tx.begin_nested():
+                made = await verbatim.store(self._applying(tx, claimed, self._caller(claimed)), parts)
+        except (Forbidden, Invalid, NotFound) as error:
+            log.warning("capture %s: its text is not stored as a memory: %s", claimed.id, error.message)
+            return {}
+        return {"operations": made, "memory_ids": sorted(touched(made))}
 
     def _pause(self, error: LlmUnavailable) -> None:
         """Stops requests to an unavailable model for a while. Otherwise the waiting captures would fail one by one."""
@@ -315,6 +360,22 @@ class Worker:
                     await queue.renew(tx, claimed, lease=LEASE)
             except Unavailable as error:
                 log.warning("a lease could not be renewed: %s", error)
+
+
+def _failed(claimed: ClaimedCapture, error: str, wait: float, bad_answers: int) -> dict[str, Any]:
+    """The columns of a capture after a failed attempt."""
+    pause = min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(claimed.attempts - 1, 20))
+    over = bad_answers >= MAX_BAD_ANSWERS
+    if over:
+        pause = min(LAST_AGAIN, FIRST_AGAIN * 2 ** min(max(0, claimed.attempts - MAX_BAD_ANSWERS), 20))
+    return {
+        "status": Status.FAILED if over else Status.PENDING,
+        "error": error,
+        "holder": None,
+        "bad_answers": bad_answers,
+        "due_at": func.now() + func.make_interval(0, 0, 0, 0, 0, 0, max(wait, pause)),
+        "updated_at": func.now(),
+    } | ({"finished_at": func.coalesce(Capture.finished_at, func.now())} if over else {})
 
 
 def _finished(applied: Applied) -> dict[str, Any]:

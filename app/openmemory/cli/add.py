@@ -6,8 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
+from openmemory.cli import times
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, Category, ExpiresAt, Kind, Metadata, Namespace, Thread, TtlDays, User, json_of
+from openmemory.cli.options import (
+    App,
+    Category,
+    ExpiresAt,
+    Kind,
+    Metadata,
+    Namespace,
+    Thread,
+    TtlDays,
+    User,
+    json_of,
+    words,
+)
 from openmemory.cli.output import CommandAnswer, plain, read_stdin
 
 _DONE = {"NONE": "Already remembered", "UPDATE": "Completed", "SUPERSEDE": "Remembered in place of an older one"}
@@ -17,7 +30,10 @@ _DONE = {"NONE": "Already remembered", "UPDATE": "Completed", "SUPERSEDE": "Reme
 async def add(
     client: Client,
     *,
-    text: Annotated[str, typer.Argument(metavar="TEXT|-", help="The text to remember; - reads standard input.")],
+    text: Annotated[
+        list[str],
+        typer.Argument(metavar="TEXT", help="The text to remember, without quotes; - reads standard input."),
+    ],
     user: User = None,
     app: App = None,
     namespace: Namespace = None,
@@ -30,7 +46,12 @@ async def add(
     ttl_days: TtlDays = None,
     expires_at: ExpiresAt = None,
     created_at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it was said: a date, or a time with an offset.")
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            callback=times.start,
+            help="When it was said, such as 2026-01-31, yesterday or '2 days ago'.",
+        ),
     ] = None,
     infer: Annotated[
         bool, typer.Option("--infer", help="Let the language model of the service extract facts from the text.")
@@ -39,7 +60,7 @@ async def add(
     """Remember one text, word for word unless --infer is given."""
     body = {
         "user_id": user,
-        "text": read_stdin() if text == "-" else text,
+        "text": read_stdin() if text == ["-"] else words(text),
         "app": app,
         "namespace": namespace,
         "thread_id": thread,

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli.client import Client, connected
-from openmemory.cli.options import User
+from openmemory.cli.client import Client, connected, path_part
+from openmemory.cli.options import User, words
 from openmemory.cli.output import CommandAnswer, Table, memories, progress
 
 categories = typer.Typer(help="List, describe and assign categories.", no_args_is_help=True)
@@ -48,7 +48,9 @@ async def describe(
     client: Client,
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A new category, or a built-in one.")],
-    description: Annotated[str, typer.Argument(metavar="TEXT", help="What the memories of the category are about.")],
+    description: Annotated[
+        list[str], typer.Argument(metavar="TEXT", help="What the memories of the category are about.")
+    ],
     user: User = None,
 ) -> CommandAnswer:
     """Describe a category.
@@ -57,7 +59,7 @@ async def describe(
     Categories that a client assigned stay.
     """
     params = {"user_id": user}
-    made = await client.call("PUT", _path(name), params=params, body={"description": description})
+    made = await client.call("PUT", _path(name), params=params, body={"description": words(description)})
     return CommandAnswer(made, f"{made['name']}: {made['description']}")
 
 
@@ -72,10 +74,8 @@ async def forget(
 
 
 def _path(name: str) -> str:
-    from urllib.parse import quote
-
     # A name of only dots would lead to another path.
-    return f"{_CATEGORIES}/{quote(name, safe='').replace('.', '%2E')}"
+    return f"{_CATEGORIES}/{path_part(name).replace('.', '%2E')}"
 
 
 @categories.command()

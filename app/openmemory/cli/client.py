@@ -25,6 +25,7 @@ from openmemory.errors import (
     Unauthenticated,
     Unavailable,
 )
+from openmemory.serialization.surrogates import replace_in
 
 if TYPE_CHECKING:
     from httpx import AsyncClient, Response
@@ -65,10 +66,12 @@ class Client:
         import httpx
 
         timeout = httpx.Timeout(5, read=None) if patient else httpx.USE_CLIENT_DEFAULT
-        body = body if body is None or whole else _given(body)
+        # Arguments that are not UTF-8, and texts that were cut, have halves of surrogate pairs.
+        body = replace_in(body if body is None or whole else _given(body))
+        params = replace_in(_given(params))
         try:
             with self._transport():
-                answer = await self.http.request(method, path, params=_given(params), json=body, timeout=timeout)
+                answer = await self.http.request(method, path, params=params, json=body, timeout=timeout)
         except ValueError as error:
             raise Invalid("body", f"must be valid JSON: {error}") from error
         if not answer.is_success:
@@ -142,23 +145,36 @@ class Client:
         raise NotFound(f"{await self.user(user)} has no memories of the category {name!r}", code="category_not_found")
 
 
+def path_part(text: str, safe: str = "") -> str:
+    """A text of the user as a part of a path."""
+    from urllib.parse import quote
+
+    return quote(replace_in(text), safe=safe)
+
+
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
 @asynccontextmanager
-async def service(settings: Settings, url: str | None = None) -> AsyncIterator[Client]:
-    """A client of the service at `url`, or of the one on the data folder, or of one in this process."""
+async def service(settings: Settings, url: str | None = None, *, existing: bool = False) -> AsyncIterator[Client]:
+    """A client of the service at `url`, or of the one on the data folder, or of one in this process.
+
+    Raises:
+        NotFound: `existing`, and the data folder is missing or empty, so that one in this process would fill it.
+    """
     import asyncio
 
     import httpx
 
-    from openmemory.cli.finding import reachable_service
+    from openmemory.cli.finding import data_folder, is_empty, reachable_service
     from openmemory.config.settings import client_key
 
     found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
     address = url or found
     if address is None:
+        if existing and await asyncio.to_thread(is_empty, settings):
+            raise NotFound(f"{data_folder(settings)}: there is no data folder; `openmemory serve` makes one")
         async with _in_process(settings) as http:
             yield Client(http, settings)
         return
@@ -196,9 +212,11 @@ def checked_url(url: str, option: str = "--url") -> str:
     return url
 
 
-def connected(command: Callable[Concatenate[Client, P], Awaitable[CommandAnswer | None]]) -> Callable[..., None]:
+def connected(
+    command: Callable[Concatenate[Client, P], Awaitable[CommandAnswer | None]], *, existing: bool = False
+) -> Callable[..., None]:
     """Turns a coroutine function into a command: passes a client, shows the answer, and adds the options that select
-    the service. A command that returns an answer also has `--json`."""
+    the service. A command that returns an answer also has `--json`. `existing`: the command makes no data folder."""
     signature = inspect.signature(command, eval_str=True)
     added: dict[str, tuple[Any, Any]] = {"json": (Json, False)} if signature.return_annotation is CommandAnswer else {}
     added |= {"data_dir": (DataDir, None), "config": (ConfigFile, None), "url": (Url, None)}
@@ -212,7 +230,7 @@ def connected(command: Callable[Concatenate[Client, P], Awaitable[CommandAnswer 
         settings = where_to(config, data_dir, url)
 
         async def go() -> None:
-            async with service(settings, url) as client:
+            async with service(settings, url, existing=existing) as client:
                 answer = await command(client, **given)  # type: ignore[call-arg]
                 if answer is not None:
                     answer.show(json=json)

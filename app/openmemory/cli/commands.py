@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
-from typer.main import get_command_name
-from typer.models import CommandInfo
 
 from openmemory.cli.add import add
 from openmemory.cli.apps import apps
@@ -22,9 +20,11 @@ from openmemory.cli.erase import erase
 from openmemory.cli.export import export
 from openmemory.cli.files import files
 from openmemory.cli.grants import grants
+from openmemory.cli.help import in_groups
 from openmemory.cli.hooks import hook, hooks
 from openmemory.cli.import_ import import_
 from openmemory.cli.ingest import ingest
+from openmemory.cli.installation import installation
 from openmemory.cli.keys import keys
 from openmemory.cli.list_ import list_
 from openmemory.cli.mcp import mcp
@@ -75,46 +75,36 @@ def _options(
     """One memory for all your AI assistants."""
 
 
-cli.command()(serve)
-cli.command("open")(open_)
-cli.command()(mcp)
-cli.command()(connect)
-cli.command()(disconnect)
-cli.command()(clients)
-cli.add_typer(hooks, name="hooks")
-cli.command()(hook)
-cli.command()(stop)
-cli.command()(add)
-cli.command()(search)
-cli.command("list")(list_)
-for command in (get, update, delete, restore, archive, pause, history, related, accesses):
-    cli.command()(command)
-cli.command("import")(import_)
-cli.command()(export)
-cli.command()(sync)
-cli.command()(doctor)
-cli.command()(ingest)
-cli.command()(sources)
-cli.add_typer(files, name="files")
-cli.add_typer(documents, name="documents")
-cli.add_typer(threads, name="threads")
-cli.add_typer(sessions, name="sessions")
-cli.add_typer(projects, name="projects")
-cli.command()(context)
-cli.add_typer(share, name="share")
-cli.add_typer(state, name="state")
-cli.add_typer(values, name="values")
-cli.add_typer(rules, name="rules")
-cli.add_typer(service, name="service")
-cli.add_typer(apps, name="apps")
-cli.add_typer(grants, name="grants")
-cli.add_typer(keys, name="keys")
-cli.add_typer(policies, name="policies")
-cli.add_typer(categories, name="categories")
-cli.command()(usage)
-cli.command()(audit)
-cli.command()(erase)
-cli.command()(config)
+_PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    "Memories": {
+        "add": add, "search": search, "list": list_, "get": get, "update": update, "delete": delete,
+        "restore": restore, "archive": archive, "pause": pause, "history": history, "related": related,
+        "accesses": accesses, "categories": categories, "policies": policies,
+    },
+    "Projects and sources": {
+        "context": context, "projects": projects, "state": state, "values": values, "share": share, "ingest": ingest,
+        "sources": sources, "files": files, "documents": documents, "threads": threads, "sessions": sessions,
+    },
+    "Assistants": {
+        "connect": connect, "disconnect": disconnect, "clients": clients, "hooks": hooks, "hook": hook,
+        "rules": rules, "mcp": mcp,
+    },
+    "Access": {"audit": audit, "usage": usage, "apps": apps, "grants": grants, "keys": keys},
+    "Moving and erasing": {"import": import_, "export": export, "erase": erase},
+    "Service": {
+        "serve": serve, "stop": stop, "open": open_, "doctor": doctor, "sync": sync, "config": config,
+        "service": service, "installation": installation,
+    },
+}  # fmt: skip
+"""All commands, by the heading under which `openmemory --help` lists them."""
+
+for _panel, _commands in _PANELS.items():
+    for _called, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            cli.add_typer(_command, name=_called, rich_help_panel=_panel)
+        else:
+            cli.command(_called, rich_help_panel=_panel)(_command)
+in_groups(cli)
 
 
 def narrow(arguments: Sequence[str]) -> typer.Typer:
@@ -122,12 +112,8 @@ def narrow(arguments: Sequence[str]) -> typer.Typer:
 
     Typer reads the parameters of every command that it knows, which takes longer than most commands.
     """
-    commands = [one for one in cli.registered_commands if arguments[:1] == [_name(one)]]
+    commands = [one for one in cli.registered_commands if arguments[:1] == [one.name]]
     groups = [one for one in cli.registered_groups if arguments[:1] == [one.name]]
     if commands or groups:
         cli.registered_commands, cli.registered_groups = commands, groups
     return cli
-
-
-def _name(command: CommandInfo) -> str:
-    return command.name or get_command_name(command.callback.__name__ if command.callback else "")

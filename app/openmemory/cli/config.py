@@ -26,4 +26,4 @@ def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fal
         "without_effect": settings.inherited.ignored,
     }
     table = Table(["setting", "value", "meaning"], rows, wide="meaning")
-    CommandAnswer(values, table, notes=[*settings.warnings(), *settings.inherited.lines()]).show(json=json)
+    CommandAnswer(values, table, asides=[*settings.warnings(), *settings.inherited.lines()]).show(json=json)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CLIENT]...", help="Such as cursor; default: all that are installed.", show_default=False),
+    typer.Argument(metavar="CLIENT", help="Such as cursor; default: all that are installed.", show_default=False),
 ]
 Project = Annotated[bool, typer.Option("--project", help="Write into this folder's project files instead.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes and make none.")]
@@ -59,7 +59,7 @@ def connect(
     from openmemory.cli.hooks import adding
     from openmemory.connect import connections
     from openmemory.connect.links import link
-    from openmemory.connect.servers import program, server
+    from openmemory.connect.servers import program, server, shared_program
     from openmemory.errors import Invalid
 
     if project and remote and key:
@@ -72,18 +72,24 @@ def connect(
         # The environment of this machine does not belong into a project's files, which others read.
         more += location_options(data_dir, config, environ={} if project else None)
     url = None if remote is None else checked_url(remote, "--remote").rstrip("/")
-    command = ["openmemory" if project else program(), "mcp", *more]
+    start = shared_program() if project else program()
+    command = [*start, "mcp", *more]
     servers = {it.app: server(it, command, url, key=key, user=user) for it in chosen}
     if links:
         found = {it.app: address for it in chosen if (address := link(it, servers[it.app]))}
         CommandAnswer(found, Table(["client", "link"], list(found.items()), wide="link")).show(json=json)
         return
     plans: list[Plan] = [
-        (it, partial(connections.connecting, it, servers[it.app], _file(it, project))) for it in chosen
+        (it, partial(_planned, it, project, partial(connections.connecting, server=servers[it.app]))) for it in chosen
     ]
     if hooks:
         plans += adding(_with_hooks(chosen), data_dir, config, user=user, url=url)
     change_files(plans, dry_run=dry_run, yes=yes, json=json)
+    if project and remote is None and start != ("openmemory",) and not json:
+        note(
+            f"The project's files start {start[0]}, a path of this machine, because no openmemory on the PATH is this"
+            " program. Before you share them, put it on the PATH and run this again."
+        )
 
 
 def disconnect(
@@ -95,7 +101,7 @@ def disconnect(
 
     chosen = _chosen(names, project)
     files = [it for it in chosen if names or _file(it, project).exists()]
-    plans: list[Plan] = [(it, partial(connections.disconnecting, it, _file(it, project))) for it in files]
+    plans: list[Plan] = [(it, partial(_planned, it, project, connections.disconnecting)) for it in files]
     plans += [] if project else removing(_with_hooks(chosen))
     change_files(plans, dry_run=dry_run, yes=yes, json=json)
 
@@ -182,7 +188,9 @@ def chosen_from(clients: list[AssistantClient], names: list[str] | None) -> list
     if names:
         for name in names:
             if name not in known:
-                raise Invalid("CLIENT", f"{name!r} is not known here; valid are {', '.join(known)}")
+                near = _nearest(name, clients)
+                hint = f"; did you mean {near!r}?" if near else ""
+                raise Invalid("CLIENT", f"{name!r} is not known here; valid are {', '.join(known)}{hint}")
         return [known[name] for name in dict.fromkeys(names)]
     found = [it for it in known.values() if it.installed]
     if not found:
@@ -192,8 +200,38 @@ def chosen_from(clients: list[AssistantClient], names: list[str] | None) -> list
     return found
 
 
+def _nearest(name: str, clients: list[AssistantClient]) -> str | None:
+    """The name of the assistant that a text may mean: part of a name or title, or nearly one."""
+    from difflib import get_close_matches
+
+    said = name.strip().lower()
+    called = {word: it.app for it in clients for word in (it.title.lower(), it.app)}
+    part = next((app for word, app in called.items() if len(said) > 2 and said in word), None)
+    near = get_close_matches(said, list(called), 1)
+    return part or (called[near[0]] if near else None)
+
+
 def _file(client: AssistantClient, project: bool) -> Path:
     return Path.cwd() / client.project if project else client.file
+
+
+def _planned(client: AssistantClient, project: bool, plan: Callable[..., FileChange]) -> FileChange:
+    """The change of an assistant's file. Links in a project, which somebody else may have made, lead to none outside.
+
+    Raises:
+        Invalid: one does, or the file cannot be changed.
+    """
+    from openmemory.connect.connections import inside
+
+    file = _file(client, project)
+    return plan(client, file=inside(file, root_of(Path.cwd())) if project else file)
+
+
+def root_of(folder: Path) -> Path:
+    """The root of the Git repository that a folder belongs to, or the folder itself."""
+    from openmemory.cli.project import repository
+
+    return Path(repository(str(folder)) or folder)
 
 
 def change_files(
@@ -225,7 +263,13 @@ def change_files(
             changes.append((change, result))
         if not json:
             print(change.diff() or f"{client.title}: nothing to change in {change.file}")
-    if changes and not (dry_run or yes or json) and sys.stdin.isatty():
+        if change.exposed:
+            result["note"] = f"{change.file} gets a key, and so becomes readable for its owner alone."
+            if not json:
+                print(result["note"])
+    if changes and not (dry_run or yes):
+        if json or not sys.stdin.isatty():
+            raise Invalid("--yes", "must be given where nobody can be asked; --dry-run shows the changes")
         question = "Change this file?" if len(changes) == 1 else "Change these files?"
         typer.confirm(question, default=True, abort=True, err=True)
     for change, result in [] if dry_run else changes:

@@ -9,7 +9,7 @@ import typer
 from openmemory.cli import project
 from openmemory.cli.client import Client, connected
 from openmemory.cli.git import Checkout
-from openmemory.cli.options import App, Namespace, User
+from openmemory.cli.options import App, Namespace, User, words
 from openmemory.cli.output import CommandAnswer, Table, plain, plain_lines
 
 _ANCHORS = "/api/v1/anchors"
@@ -35,7 +35,9 @@ async def compare_commits(client: Client, *, user: str | None, app: str | None, 
 async def context(
     client: Client,
     *,
-    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="The question or the task.")] = None,
+    query: Annotated[
+        list[str] | None, typer.Argument(metavar="QUERY", help="The question or the task; it needs no quotes.")
+    ] = None,
     about: Annotated[str | None, typer.Option(metavar="ID", help="Start from this memory.")] = None,
     budget: Annotated[int, typer.Option(metavar="N", min=0, max=10_000, help="The largest size in tokens.")] = 2_500,
     index: Annotated[bool, typer.Option("--index", help="A line of each item, without its text.")] = False,
@@ -54,7 +56,7 @@ async def context(
     """
     head = await compare_commits(client, user=user, app=app, namespace=project.here(namespace))
     body: dict[str, Any] = {
-        "user_id": user, "app": app, "namespace": project.here(namespace), "query": query, "about": about,
+        "user_id": user, "app": app, "namespace": project.here(namespace), "query": words(query), "about": about,
         "budget": budget, "detail": "index" if index else "full", "explain": explain,
         "head": head, "include_orphans": orphans or None,
     }  # fmt: skip
@@ -63,7 +65,7 @@ async def context(
     notes = [f"{size['used']} of {size['target']} tokens; {size['saved']} saved, {size['dropped']} left out."]
     notes += [plain(found["note"])] if found.get("note") else []
     if not explain:
-        return CommandAnswer(found, *plain_lines(found["text"]), notes=notes)
+        return CommandAnswer(found, *plain_lines(found["text"]), asides=notes)
     rows = [
         ("in" if one["included"] else "out", one["kind"], one["tokens"], one["full_tokens"], one["why"], one["title"])
         for one in found["decisions"]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from openmemory.cli.client import Client, connected
+from openmemory.cli.hook import sessions_folder
+from openmemory.cli.left_out import left_out_of_sessions
 from openmemory.cli.output import CommandAnswer, Table, plain, progress
 
 
-@connected
+@partial(connected, existing=True)
 async def doctor(client: Client) -> CommandAnswer:
     """Check every component and report problems. The exit code is 1 if there is one."""
     with progress("components checked"):
         found = await client.call("GET", "/api/v1/doctor", patient=True)
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for name, check in found["checks"].items():
         detail = (
             ", ".join(f"{key} {value}" for key, value in check["detail"].items()) if check["ok"] else check["error"]
@@ -28,10 +33,18 @@ async def doctor(client: Client) -> CommandAnswer:
         (f"collection {one['state']}", one["points"], f"{one['collection']} ({one['model']})", "")
         for one in found["collections"]
     ]
+    sessions = left_out_of_sessions(sessions_folder())
+    for session in sessions:
+        rows += [
+            ("left out of a session", count, f"{why} ({session.transcript})", "")
+            for why, count in session.messages.items()
+        ]
+        if session.waiting:
+            rows.append(("session not stored", "waits", f"{session.waiting} ({session.transcript})", ""))
     return CommandAnswer(
-        found,
+        {**found, "left_out_of_sessions": [session._asdict() for session in sessions]},
         f"OpenMemory {found['version']}: {found['status']}",
-        Table(["", "", "detail", ""], rows, wide="detail"),
+        Table(["check", "state", "detail", "time"], rows, wide="detail"),
         *(f"Problem: {plain(problem)}" for problem in found["problems"]),
         failed=bool(found["problems"]),
     )

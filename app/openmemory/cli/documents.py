@@ -9,15 +9,16 @@ import orjson
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
+from openmemory.cli.ids import document_id, whole
+from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Query, Rows, User, words
 from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, passages, plain, plain_lines
 from openmemory.cli.passages import found_passages, under_heading
-from openmemory.errors import OpenMemoryError, SetupError
+from openmemory.errors import Invalid, OpenMemoryError, SetupError
 
 documents = typer.Typer(help="Store, list, search, read and delete documents, such as PDFs.", no_args_is_help=True)
 
 Below = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only documents whose name begins so.")]
-Document = Annotated[str, typer.Argument(metavar="ID", help="As `openmemory documents list` shows it.")]
+Document = Annotated[str, typer.Argument(metavar="ID", help="The document's id, or its first characters.")]
 _TYPE = "application/octet-stream"
 
 
@@ -26,7 +27,7 @@ _TYPE = "application/octet-stream"
 async def add(
     client: Client,
     *,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="PDF, Word (docx), HTML or text.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="PDF, Word (docx), HTML or text.")],
     user: User = None,
     app: App = None,
     namespace: Namespace = None,
@@ -46,7 +47,7 @@ async def add(
         fields["ttl_days"] = str(ttl_days)
     if keep is not None:
         fields["keep"] = "true" if keep else "false"
-    results, lines, notes = list[dict[str, Any]](), list[str](), list[str]()
+    results, lines, notes, asides = list[dict[str, Any]](), list[str](), list[str](), list[str]()
     for path in files:
         try:
             stored = await _send(client, path, fields)
@@ -55,7 +56,7 @@ async def add(
                 raise
             problem = error.strerror if isinstance(error, OSError) else str(error)
             results.append({"file": str(path), "error": problem})
-            notes.append(f"{plain(str(path))} was not stored: {plain(str(problem))}")
+            asides.append(f"{plain(str(path))} was not stored: {plain(str(problem))}")
             continue
         results.append(stored)
         lines.append(_told(stored))
@@ -63,7 +64,7 @@ async def add(
             notes.append(f"{plain(stored['name'])}: {', '.join(stored['redacted'])} redacted in the text.")
         if stored.get("note"):
             notes.append(f"{plain(stored['name'])}: {stored['note']}")
-    return CommandAnswer({"results": results}, *lines, notes=notes, failed=any("error" in each for each in results))
+    return CommandAnswer({"results": results}, *lines, notes=notes, asides=asides, failed=bool(asides))
 
 
 async def _send(client: Client, path: Path, fields: dict[str, str]) -> dict[str, Any]:
@@ -108,7 +109,7 @@ async def list_documents(
 async def search(
     client: Client,
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
+    query: Query,
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
@@ -117,7 +118,7 @@ async def search(
 ) -> CommandAnswer:
     """Find passages of documents by meaning and by words, best match first."""
     body = {
-        "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "path": name,
+        "user_id": user, "app": app, "query": words(query), "limit": limit, "namespace": namespace, "path": name,
         "kinds": ["document"],
     }  # fmt: skip
     return await found_passages(client, body, ["document", "stored", "passage"], _hit)
@@ -134,6 +135,7 @@ async def show(
 ) -> CommandAnswer:
     """Show the text of a document."""
     params = {"user_id": user, "app": app, "page": page, "size": 50}
+    document = await document_id(client, document, {"user_id": user, "app": app})
     found = await client.call("GET", f"/api/v1/documents/{document}", params=params)
     lines = [f"{plain(found['document']['name'])}, {passages(found['total'])}"]
     for one in found["items"]:
@@ -154,6 +156,7 @@ async def download(
 ) -> CommandAnswer:
     """Write the original of a document to a file."""
     params = {name: value for name, value in (("user_id", user), ("app", app)) if value is not None}
+    document = await document_id(client, document, params)
     try:
         with file.open("xb") as out:
             try:
@@ -181,17 +184,25 @@ async def delete(
     erase: Annotated[bool, typer.Option("--erase", help="Remove it for good, with its original.")] = False,
 ) -> CommandAnswer:
     """Delete a document. `restore` brings it back, unless it was erased."""
+    document = await document_id(client, document, {"user_id": user, "app": app})
     path = f"/api/v1/documents/{document}"
     if erase:
         done = await client.call("POST", f"{path}/erase", body={"user_id": user, "app": app})
     else:
         done = await client.call("DELETE", path, params={"user_id": user, "app": app})
-    return CommandAnswer(done, f"{'Erased' if erase else 'Deleted'}: {passages(done['passages'])}.")
+    return CommandAnswer(done, f"{'Erased' if erase else 'Deleted'} {document}: {passages(done['passages'])}.")
 
 
 @documents.command()
 @connected
-async def restore(client: Client, *, document: Document, user: User = None) -> CommandAnswer:
+async def restore(
+    client: Client,
+    *,
+    document: Annotated[str, typer.Argument(metavar="ID", help="The whole id, as `delete` has printed it.")],
+    user: User = None,
+) -> CommandAnswer:
     """Bring a deleted document back."""
+    if whole(document) is None:
+        raise Invalid("ID", "must be a whole UUID, because deleted documents are in no list")
     done = await client.call("POST", f"/api/v1/documents/{document}/restore", body={"user_id": user})
     return CommandAnswer(done, f"Restored: {passages(done['passages'])}.")

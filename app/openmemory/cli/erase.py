@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from openmemory.cli.client import Client, connected
+from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.output import CommandAnswer, confirm, memories
 from openmemory.errors import Invalid
 
@@ -27,15 +27,13 @@ async def erase(
 
     Texts, history, logs and vectors are erased.
     """
-    from urllib.parse import quote
-
     if memory:
         confirm(f"Erase {memories(len(memory))} of {await client.user(user)}?", yes)
         body = {"user_id": user, "memory_ids": memory}
         answer = await client.call("POST", "/api/v1/memories/actions/erase", body=body)
     elif user is not None:
         confirm(f"Erase {user} with all memories, apps, rules and logs?", yes)
-        path = f"/api/v1/users/{quote(user, safe='')}"
+        path = f"/api/v1/users/{path_part(user)}"
         answer = await client.call("DELETE", path, params={"confirm": user}, patient=True)
     else:
         raise Invalid("erase", "needs --memory ID for a memory, or --user NAME for everything of a user")

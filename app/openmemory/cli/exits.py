@@ -1,7 +1,9 @@
-"""Exit codes, and the exit code of each error."""
+"""The end of a command that failed: its exit code, and the error in the words of the command line."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from enum import IntEnum
 
 from openmemory.errors import Invalid, OpenMemoryError, SetupError, Unauthenticated, Unavailable
@@ -28,3 +30,48 @@ def one_line(error: OpenMemoryError) -> str:
     """The message and its hint on one line."""
     words = error.message if error.hint is None else f"{error.message} ({error.hint})"
     return " ".join(words.split())
+
+
+_PARAMETERS = {
+    "additional_context": "text", "app_ids": "app", "categories": "category", "content": "text",
+    "criteria_name": "criteria", "days_to_archive": "days", "days_to_expire": "days", "expected_revision": "revision",
+    "expires_at": "days", "from": "first", "from_date": "since", "memory_content": "text", "page_size": "limit",
+    "path": "name", "search_query": "contains", "size": "limit", "to": "last", "to_date": "until",
+}  # fmt: skip
+"""The fields of the API that commands call otherwise."""
+
+_FIELD = re.compile(r"([a-z]+(?:_[a-z]+)*)((?:[.\[][^\s:]*)?): ")
+_NAME = re.compile(r"(?<![\w.])[a-z]+(?:_[a-z]+)+(?![\w.])")
+
+
+def in_options(error: OpenMemoryError, arguments: Sequence[str]) -> str:
+    """The message and its hint on one line. What the API calls a field has the name of the option or argument of the
+    command that was called: `--limit`, not `size`."""
+    message, names = one_line(error), _names_in(arguments)
+    start = 0
+    if (field := _FIELD.match(message)) and (shown := names.get(field[1])):
+        inside = field[2].strip(".[]")
+        message = f"{shown}: {'' if inside.isdigit() or not inside else f'{inside}: '}{message[field.end() :]}"
+        if inside:
+            return message  # what stands in a JSON value has the names of the API
+        start = len(shown)
+    return message[:start] + _NAME.sub(lambda found: names.get(found[0], found[0]), message[start:])
+
+
+def _names_in(arguments: Sequence[str]) -> dict[str, str]:
+    """The options and arguments of the command that was called, by the names that the API has for them."""
+    from typer.main import get_command
+
+    from openmemory.cli.commands import narrow
+
+    command = get_command(narrow(arguments))
+    for name in arguments:
+        if name not in (commands := getattr(command, "commands", {})):
+            break
+        command = commands[name]
+    shown = {
+        str(one.name).rstrip("_"): max(one.opts, key=len) if one.param_type_name == "option" else str(one.metavar)
+        for one in command.params
+    }
+    shown |= {field: shown[name] for field, name in _PARAMETERS.items() if name in shown and field not in shown}
+    return shown | {f"{name}{end}": word for name, word in shown.items() for end in ("s", "_id", "_ids")} | shown

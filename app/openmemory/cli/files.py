@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import AsApp, Namespace, PageNumber, Rows, User
+from openmemory.cli.options import AsApp, Namespace, PageNumber, Query, Rows, User, words
 from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, plain
 from openmemory.cli.passages import found_passages, under_heading
 
@@ -44,7 +44,7 @@ async def list_files(
 async def search(
     client: Client,
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
+    query: Query,
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
@@ -57,7 +57,7 @@ async def search(
 ) -> CommandAnswer:
     """Find passages of files by meaning and by words, best match first."""
     body = {
-        "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "path": path,
+        "user_id": user, "app": app, "query": words(query), "limit": limit, "namespace": namespace, "path": path,
         "language": language, "symbol": symbol, "kinds": ["text", "code"],
     }  # fmt: skip
     return await found_passages(client, body, ["where", "read", "passage"], _hit)

@@ -33,6 +33,12 @@ def data_folder(settings: Settings) -> Path:
     return Path(settings.data_dir).expanduser().absolute() if settings.data_dir else default_data_dir()
 
 
+def is_empty(settings: Settings) -> bool:
+    """Returns True if the data folder does not exist, or holds nothing."""
+    folder = data_folder(settings)
+    return not folder.is_dir() or not any(folder.iterdir())
+
+
 def has_address(info: ServiceInfo) -> bool:
     """Returns True if the folder's owner is a service. A command that opened the stores itself does not listen."""
     return info.url.startswith("http")

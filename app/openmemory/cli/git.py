@@ -1,27 +1,76 @@
-"""Asks Git about the repository of a folder."""
+"""Asks Git about the repository of a folder, without running anything that the repository names."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from openmemory.cli import project
+from openmemory.config.settings import environment
+from openmemory.errors import OpenMemoryError
 
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-"""A repository's own settings must not start programs."""
+_SECONDS = 60.0
+"""The time that one call may take."""
+
+_OPTIONS = (
+    "--no-pager", "--no-replace-objects", "--no-optional-locks",
+    "-c", "safe.bareRepository=explicit",
+    "-c", "core.fsmonitor=false",
+    "-c", f"core.hooksPath={os.devnull}",
+    "-c", "credential.helper=",
+)  # fmt: skip
+"""They win over a repository's own settings, which must not start programs."""
+
+_ENVIRONMENT = {
+    # Objects that a partial clone lacks are not fetched: the repository names the program that would fetch them.
+    "GIT_NO_LAZY_FETCH": "1",
+    # Older versions fetch, but over no protocol.
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_PROTOCOL_FROM_USER": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS": "",
+    "LC_ALL": "C",
+}
+
+
+class GitFailed(OpenMemoryError):
+    """Git is there, and cannot tell what it was asked about this repository."""
+
+    code = "git_failed"
 
 
 def git(folder: Path, *arguments: str, given: bytes = b"") -> str | None:
-    """Runs Git and returns its output; None if it is not there, or the folder is no repository."""
+    """Runs Git in a folder and returns its output; None if Git is not there. Nothing else starts Git.
+
+    Only commands that read the repository and convert no contents are safe: filters and text conversions of a
+    repository are programs. A folder above this one is no repository of it.
+
+    Raises:
+        GitFailed: it refused, or took too long.
+    """
+    path = os.pathsep.join(filter(os.path.isabs, environment().get("PATH", os.defpath).split(os.pathsep)))
+    if (program := shutil.which("git", path=path)) is None:
+        return None
+    # What the caller's Git is set to, for example in a hook of a commit, is about another repository.
+    kept = {name: value for name, value in environment().items() if not name.startswith("GIT_")}
+    own = {"PATH": path, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     try:
         done = subprocess.run(  # noqa: S603 - the program is fixed
-            [*_GIT, "-C", str(folder), *arguments], input=given, capture_output=True, check=False, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    no_match = done.returncode == 1 and "check-ignore" in arguments
-    return done.stdout.decode(errors="surrogateescape") if done.returncode == 0 or no_match else None
+            [program, *_OPTIONS, "-C", str(folder), *arguments],
+            input=given, capture_output=True, check=False, timeout=_SECONDS, env=kept | _ENVIRONMENT | own, cwd="/",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise GitFailed(f"Git did not answer within {_SECONDS:.0f} seconds about {folder}.") from None
+    except OSError as error:
+        raise GitFailed(f"{program} cannot be started: {error.strerror}") from None
+    if done.returncode and not (done.returncode == 1 and "check-ignore" in arguments):  # none is ignored
+        problem = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise GitFailed(f"Git cannot read {folder}: {problem or f'exit code {done.returncode}'}")
+    return done.stdout.decode(errors="surrogateescape")
 
 
 class Checkout:
@@ -39,7 +88,14 @@ class Checkout:
 
         Both are empty if Git cannot tell. In a shallow clone, the second is always empty.
         """
-        folder = Path(self._folder)
+        try:
+            root = project.repository(self._folder)
+            return ([], []) if root is None else self._compared(Path(root), head, commits)
+        except GitFailed:
+            return [], []
+
+    @staticmethod
+    def _compared(folder: Path, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
         listed = git(folder, "cat-file", "--batch-check=%(objectname) %(objecttype)", given=_lines([*commits, head]))
         if listed is None:
             return [], []

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, connected
+from openmemory.cli.ids import meant, whole
 from openmemory.cli.options import User
 from openmemory.cli.output import CommandAnswer, Table, local_time
 
@@ -44,7 +45,7 @@ async def list_grants(client: Client, user: User = None, app: AppName = None) ->
 async def add(
     client: Client,
     *,
-    effect: Annotated[str, typer.Argument(metavar="allow|deny", help="The effect of the rule.")],
+    effect: Annotated[str, typer.Argument(metavar="EFFECT", help="allow or deny.")],
     object_type: Annotated[str, typer.Argument(metavar="TYPE", help="memory, app, namespace, category or all.")],
     object_: Annotated[
         str | None,
@@ -64,9 +65,14 @@ async def add(
 @grants.command()
 @connected
 async def revoke(
-    client: Client, grant: Annotated[str, typer.Argument(metavar="ID", help="The rule's id.")], user: User = None
+    client: Client,
+    grant: Annotated[str, typer.Argument(metavar="ID", help="The rule's id, or its first characters.")],
+    user: User = None,
 ) -> CommandAnswer:
     """Revoke a rule."""
+    if whole(grant) is None:
+        listed = await client.call("GET", "/api/v1/grants", params={"user_id": user})
+        grant = meant(grant, (str(one["id"]) for one in listed["grants"]), "Rule")
     await client.call("DELETE", f"/api/v1/grants/{grant}", params={"user_id": user})
     return CommandAnswer({"revoked": grant}, f"Revoked {grant}.")
 

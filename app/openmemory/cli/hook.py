@@ -93,10 +93,12 @@ def _answer(event: str, options: Options) -> str:
         raise HookError(f"{event!r} is no hook; valid are {', '.join((*EVENT_NAMES, *CAPTURES))}")
     given = _given()
     folder = next((path for path in (given.get("cwd"), *_roots(given)) if isinstance(path, str) and path), os.getcwd())
+    named = options.get("namespace")
+    here = project.FolderProject(named) if named else project.of_folder(folder)
     body: dict[str, Any] = {
         "user_id": options.get("user"),
         "app": options.get("client"),
-        "namespace": options.get("namespace") or project.namespace(folder),
+        "namespace": here.namespace,
     }
     if event in CAPTURES:
         (_log if "log" in options else _capture)(options, given, body)
@@ -115,6 +117,8 @@ def _answer(event: str, options: Options) -> str:
     text = found.get("text")
     if not isinstance(text, str):
         raise HookError("the answer has no text")
+    if here.unconfirmed and event == "session-start":
+        text = "\n".join(filter(None, (text, project.UNCONFIRMED)))
     return _shown(options.get("client", ""), event, text)
 
 
@@ -125,32 +129,42 @@ def _capture(options: Options, given: Mapping[str, Any], body: Mapping[str, Any]
     if not isinstance(transcript := given.get("transcript_path"), str):
         raise HookError("there is no transcript")
 
-    def send(texts: list[str], key: str) -> None:
+    def send(texts: list[str], key: str) -> str | None:
         messages = [{"role": "user", "content": text} for text in texts]
         more = {"messages": messages, "infer": True, "async": True}
         status, found = _post(options, "/api/v1/memories", {**body, **more}, key)
-        if status not in (200, 202) and (status not in _REFUSED or found.get("error") == "no_language_model"):
+        if status in (200, 202):
+            return None
+        if status not in _REFUSED or found.get("error") == "no_language_model":
             raise HookError(f"the service answers {status}, {found.get('detail')}")
+        return str(found.get("detail"))
 
-    send_new(transcript, os.path.join(_cache(), "openmemory", "sessions"), send)
+    send_new(transcript, sessions_folder(), send)
 
 
 def _log(options: Options, given: Mapping[str, Any], body: Mapping[str, Any]) -> None:
     """Stores what both sides said since the last time, verbatim. With `infer`, the language model reads it too."""
-    from openmemory.cli.transcript import log_new
+    from openmemory.cli.transcript import Message, acceptable, log_new
 
     if not isinstance(transcript := given.get("transcript_path"), str):
         raise HookError("there is no transcript")
 
-    def log(session: str, messages: list[dict[str, str]]) -> None:
+    def log(session: str, messages: list[Message], *, again: bool = True) -> list[str]:
         more = {"messages": messages, "infer": "infer" in options}
         status, found = _post(options, f"/api/v1/threads/{session}/messages", {**body, **more})
-        if status != 200 and status not in _REFUSED:
+        if status == _TOO_LARGE and len(messages) > 1:
+            middle = len(messages) // 2
+            return log(session, messages[:middle], again=again) + log(session, messages[middle:], again=again)
+        refused = [{"index": 0, **found}] if status == _TOO_LARGE else found.get("refused")
+        if not isinstance(refused, list) or (status != 200 and not refused):
             raise HookError(f"the service answers {status}, {found.get('detail')}")
+        other, reasons = acceptable(messages, refused) if again else ([], [str(each.get("detail")) for each in refused])
+        return reasons + (log(session, other, again=False) if other else [])
 
-    log_new(transcript, os.path.join(_cache(), "openmemory", "sessions"), log)
+    log_new(transcript, sessions_folder(), log)
 
 
+_TOO_LARGE = 413
 _REFUSED = (400, 409, 413, 422)
 """Statuses of a batch that would be refused again."""
 
@@ -274,9 +288,10 @@ def _data_folders() -> list[str]:
     return [os.path.join(home, "openmemory"), "/var/lib/openmemory"]
 
 
-def _cache() -> str:
+def sessions_folder() -> str:
+    """The folder in which the hooks remember how far they stored each session."""
     home = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME", "").strip()
-    return os.path.expanduser(home or "~/.cache")
+    return os.path.join(os.path.expanduser(home or "~/.cache"), "openmemory", "sessions")
 
 
 def _read(path: str) -> str:

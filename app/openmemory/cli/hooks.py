@@ -129,7 +129,7 @@ def adding(
         # A hook has no time to read settings.
         where = ["--data-dir", str(data_folder(load_settings(config, here=False, data_dir=data_dir)))]
     told = [*where, *(["--user", user] if user else []), *(["--budget", str(budget)] if budget else []), *more]
-    addresses = {it.app: ServerAddress(command=(program(), "hook", "--client", it.app, *told)) for it in clients}
+    addresses = {it.app: ServerAddress(command=(*program(), "hook", "--client", it.app, *told)) for it in clients}
     return [(it, partial(connections.connecting, it, addresses[it.app], it.file)) for it in clients]
 
 
@@ -176,9 +176,9 @@ def hook(
 
     session-start prints a brief, and prompt prints the memories that fit the prompt. pre-compact and session-end send
     what the user wrote since the last time to the service, for its language model, and print nothing; with --log they
-    store what both sides said. The namespace is
-    that of the project: the first line of .openmemory, otherwise the path of the Git remote (owner/name), otherwise the
-    name of the folder. It ends with exit code 0 and prints nothing on any failure.
+    store what both sides said. The namespace is that of the project: the first line of .openmemory if the user has
+    confirmed it, otherwise the path of the Git remote (owner/name), otherwise the name of the folder. It ends with exit
+    code 0 and prints nothing on any failure.
     """
     # `openmemory.__main__` does the same sooner: importing this module takes longer than a hook may take.
     from openmemory.cli.hook import OPTIONS, run

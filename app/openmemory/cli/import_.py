@@ -25,7 +25,7 @@ def import_(
         str, typer.Argument(metavar="FILE|-|openmemory|mem0", help="JSON Lines, or the program that SOURCE is from.")
     ],
     source: Annotated[
-        str | None, typer.Argument(metavar="[SOURCE]", help="A file or URL of an old installation.")
+        str | None, typer.Argument(metavar="SOURCE", help="A file or URL of an old installation.")
     ] = None,
     *,
     user: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import math
 import os
 import random
@@ -12,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
+from openmemory.backup.format import TABLES
 from openmemory.cli.client import Client
 from openmemory.cli.jsonl import Line, batches, read_lines
 from openmemory.cli.output import CommandAnswer, progress
@@ -27,7 +29,10 @@ from openmemory.errors import (
     SetupError,
     Unavailable,
 )
+from openmemory.importers.foreign import foreign_json, foreign_text, foreign_zip
+from openmemory.importers.source import is_json_lines, is_sqlite, is_zip
 from openmemory.resilience.daemon_threads import in_daemon
+from openmemory.serialization.normal_form import normal_form
 from openmemory.serialization.timestamps import epoch_seconds
 
 _BATCH = 200
@@ -59,6 +64,7 @@ class Import:
             Unavailable: the service did not answer for a minute. Memories already added stay.
         """
         with _opened(name) as file, progress("read", size=True) as show:
+            await in_daemon(lambda: _refuse_other_kinds(name, file), name="import-reader")
             status = os.fstat(file.fileno())
             total = status.st_size if stat.S_ISREG(status.st_mode) else None
             size = min(_BATCH_BYTES, self._client.settings.limits.body // 2)
@@ -155,7 +161,7 @@ class Import:
             except NotFound:  # the user is new
                 return None
             for item in found["items"]:
-                if (item["content"], item["app_name"]) == (text, app):
+                if (normal_form(item["content"]), item["app_name"]) == (normal_form(text), app):
                     return str(item["id"])
             if params["page"] >= found["pages"]:
                 return None
@@ -202,11 +208,40 @@ def _seconds(moment: str | float) -> int:
     return math.floor(moment)
 
 
+def _refuse_other_kinds(name: str, file: BinaryIO) -> None:
+    """Refuses a file that holds no JSON Lines, and says what can be done with it.
+
+    Raises:
+        SetupError: it is of another kind that is known.
+    """
+    start = cast(io.BufferedReader, file).peek(_LOOK)
+    text = start.lstrip(_BLANK)
+    if is_json_lines(text):
+        return
+    hint = f"`openmemory import openmemory {name}`"
+    if is_sqlite(start) or is_zip(start):
+        found = foreign_zip(file, TABLES) if is_zip(start) and file.seekable() else None
+    else:
+        first = text.partition(b"\n")[0]
+        found, hint = foreign_json(first if first.rstrip().endswith(b"}") else text), f"`openmemory import mem0 {name}`"
+        if found is None and not text.startswith((b"[", b"{")) and b"\n{" not in text:
+            found = foreign_text(start)
+        if found is None and not text.startswith(b"["):
+            return  # lines, of which the first is broken
+    if found is not None:
+        raise SetupError(f"{name}: is {found.name}, which cannot be imported as it is", hint=found.remedy)
+    raise SetupError(f"{name}: must be JSON Lines, with a memory in each line", hint=hint)
+
+
+_LOOK = 64 * 1024
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+
+
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
     try:
         # Not sys.stdin.buffer: the interpreter cannot exit while a thread waits in it.
-        file = open(0, "rb", closefd=False) if name == "-" else Path(name).open("rb")  # noqa: SIM115
+        file = open(0, "rb", _LOOK, closefd=False) if name == "-" else Path(name).open("rb", _LOOK)  # noqa: SIM115
     except OSError as error:
         raise SetupError(f"{name}: {error.strerror}") from None
     try:

@@ -42,8 +42,8 @@ async def ingest(
     """Keep the code and the documents of a folder, cut into passages. Run it again after changes.
 
     Git tells which files are ignored. Files that hold credentials, links and binary files are left out. The namespace
-    is that of the project: the first line of .openmemory, otherwise the path of the Git remote, otherwise the name of
-    the folder.
+    is that of the project: the first line of .openmemory if `openmemory projects trust` has confirmed it, otherwise the
+    path of the Git remote, otherwise the name of the folder.
     """
     whose = {"user_id": user, "app": app, "namespace": namespace}
     answer = await _kept(client, path, whose, dry_run=dry_run)
@@ -83,7 +83,7 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
     from openmemory.cli.reading import Folder
 
     folder = Folder.of(path)
-    namespace = whose["namespace"] or project.namespace(str(folder.root)) or "default"
+    namespace = project.here(whose["namespace"], str(folder.root))
     whose = whose | {"namespace": namespace}
     plan = await planned(client, folder, whose)
     skipped = [f"{count} left out: {reason}." for reason, count in sorted(folder.skipped.items())]
@@ -100,9 +100,10 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
         f" unchanged, {finished['renamed']} renamed, {finished['removed']} removed."
     )
     notes = [f"{plain(each['path'])}: {', '.join(each['redacted'])} redacted." for each in redacted[:_SHOWN]]
-    notes += [f"{plain(each['path'])} was not stored: {plain(each['detail'])}" for each in refused[:_SHOWN]]
+    notes += [f"{plain(each['path'])}: {each['note']}" for each in results if each.get("note")][:_SHOWN]
+    asides = [f"{plain(each['path'])} was not stored: {plain(each['detail'])}" for each in refused[:_SHOWN]]
     value = {"namespace": namespace, "unchanged": plan["unchanged"], "results": results, **finished}
-    return CommandAnswer(value, told, notes=[*notes, *skipped], failed=bool(refused))
+    return CommandAnswer(value, told, notes=[*notes, *skipped], asides=asides, failed=bool(refused))
 
 
 async def planned(client: Client, folder: Folder, whose: dict[str, Any]) -> dict[str, Any]:

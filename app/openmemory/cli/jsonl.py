@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from openmemory.importers.cleaning import names
 from openmemory.serialization.exact_json import finite
+from openmemory.serialization.surrogates import replace_in_json
+from openmemory.serialization.timestamps import epoch_time
 
 IGNORED = ("id", "hash", "revision", "updated_at", "archived_at", "deleted_at")
 """Further fields of an export, which the importing service creates anew."""
@@ -28,10 +31,16 @@ def _is_number(value: Any) -> bool:
 
 
 _TEXT = _is_text, "must be a string"
-_TIME = (
-    lambda value: _is_text(value) or _is_number(value),
-    "must be ISO 8601, such as 2026-01-31T12:00:00Z, or epoch seconds",
-)
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return _is_text(value) or epoch_time(value) is not None
+    except ValueError:
+        return False
+
+
+_TIME = _is_time, "must be ISO 8601, such as 2026-01-31T12:00:00Z, or a number since 1970"
 FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "text": _TEXT,
     "user": _TEXT,
@@ -44,7 +53,10 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "expires_at": _TIME,
     "metadata": (lambda value: isinstance(value, dict), "must be an object"),
     "importance": (_is_number, "must be a number from 0 to 1"),
-    "categories": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "must be a list of strings"),
+    "categories": (
+        lambda value: _is_text(value) or (isinstance(value, list) and all(map(_is_text, value))),
+        "must be a list of strings",
+    ),
     "state": (lambda value: value in STATES, f"must be one of {', '.join(STATES)}"),
 }
 """Fields that an import reads, with the check of a value and the problem if it fails. The service checks the rest."""
@@ -100,7 +112,7 @@ def parse(raw: bytes) -> dict[str, Any]:
         ValueError: the line is not a memory; the message says why.
     """
     try:
-        memory = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        memory = json.loads(replace_in_json(raw).decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 (byte {error.start + 1})") from None
     except json.JSONDecodeError as error:
@@ -120,15 +132,24 @@ def parse(raw: bytes) -> dict[str, Any]:
         valid, problem = FIELDS[name]
         if not valid(value):
             raise ValueError(f"{name}: {problem}")
+    memory = _in_usual_form(memory)
     try:
         if finite(memory.get("metadata"))[1]:
             raise ValueError("metadata: must not contain infinite numbers, which JSON does not allow")
-        json.dumps(memory, ensure_ascii=False).encode("utf-8")
+        json.dumps(memory)
     except RecursionError:
         raise ValueError("metadata: is nested too deeply") from None
-    except UnicodeEncodeError:
-        raise ValueError("contains half of a surrogate pair, which is not valid Unicode") from None
     return memory
+
+
+def _in_usual_form(memory: dict[str, Any]) -> dict[str, Any]:
+    """The memory with its times in ISO 8601 and its categories as a list."""
+    times = {name: at.isoformat() for name in _TIMES if (at := epoch_time(memory.get(name))) is not None}
+    listed = {"categories": names(memory["categories"])} if "categories" in memory else {}
+    return memory | times | listed
+
+
+_TIMES = ("created_at", "expires_at")
 
 
 def batches(lines: Iterable[Line], *, count: int, size: int) -> Iterator[list[Line]]:

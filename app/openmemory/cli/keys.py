@@ -120,4 +120,4 @@ async def _id(client: Client, key: str) -> str:
 
 
 def _shown(made: dict[str, Any]) -> CommandAnswer:
-    return CommandAnswer(made, made["key"], notes=["Store the key now: it cannot be shown again."])
+    return CommandAnswer(made, made["key"], asides=["Store the key now: it cannot be shown again."])

@@ -54,4 +54,5 @@ async def list_(
     ]
     more = len(rows) < answer["total"]
     notes = [f"Page {page} of {answer['pages']}; {memories(answer['total'])} in all."] if more else []
+    notes += [] if answer["total"] else ["Nothing found."]
     return CommandAnswer(answer, Table(["id", "created", "app", "state", "memory"], rows, wide="memory"), notes=notes)

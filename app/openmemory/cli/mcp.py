@@ -47,7 +47,9 @@ def mcp(
     from openmemory.mcp.bridge import HereProject, bridge
 
     folder = os.getcwd()  # noqa: PTH109 - `pathlib` is not needed otherwise
-    here = None if (namespace := project.namespace(folder)) is None else HereProject(namespace, Checkout(folder))
+    found = project.of_folder(folder)
+    note = project.UNCONFIRMED if found.unconfirmed else None
+    here = None if found.namespace is None else HereProject(found.namespace, Checkout(folder), note)
     asyncio.run(
         bridge(address, settings, key, client=client, user=user, own=url is None, toolsets=toolsets, project=here)
     )

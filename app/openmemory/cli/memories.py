@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli.client import Client, connected
+from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.options import (
     Category,
     ExpiresAt,
@@ -16,6 +16,7 @@ from openmemory.cli.options import (
     TtlDays,
     User,
     json_of,
+    words,
 )
 from openmemory.cli.output import CommandAnswer, Table, local_time, read_stdin
 from openmemory.errors import Invalid
@@ -24,9 +25,9 @@ _PATH = "/api/v1/memories"
 _TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The memory's id, or its first characters.")]
-Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="The memories' ids, or their first characters.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID", help="The memories' ids, or their first characters.")]
 SomeIds = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID...]", help="The memories' ids, or their first characters.")
+    list[str] | None, typer.Argument(metavar="ID", help="The memories' ids, or their first characters.")
 ]
 
 
@@ -44,7 +45,8 @@ async def update(
     *,
     memory: Id,
     text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT|-]", help="The new text; - reads standard input.")
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="The new text, without quotes; - reads standard input."),
     ] = None,
     metadata: Metadata = None,
     category: Category = None,
@@ -57,8 +59,8 @@ async def update(
     What is left out stays. Its history keeps the old text.
     """
     given = {
-        "user_id": user, "memory_content": read_stdin() if text == "-" else text, "metadata": json_of(metadata),
-        "categories": category, "ttl_days": ttl_days, "expires_at": expires_at,
+        "user_id": user, "memory_content": read_stdin() if text == ["-"] else words(text),
+        "metadata": json_of(metadata), "categories": category, "ttl_days": ttl_days, "expires_at": expires_at,
     }  # fmt: skip
     body: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if expires_at == "never":
@@ -165,9 +167,7 @@ async def _changed(client: Client, method: str, path: str, memories: list[str], 
 
 
 def _of(memory: str) -> str:
-    from urllib.parse import quote
-
-    return f"{_PATH}/{quote(memory, safe='')}"
+    return f"{_PATH}/{path_part(memory)}"
 
 
 def _first(row: tuple[str, ...]) -> str:

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from openmemory.backup.format import TABLES
 from openmemory.cli.client import Client
 from openmemory.cli.output import progress
 from openmemory.cli.sending import send
 from openmemory.errors import Invalid, OpenMemoryError, SetupError, Unavailable
 from openmemory.importers import exported, mem0, old_server, qdrant, sqlite_file
 from openmemory.importers.archive import ArchiveCounts, UserArchive
+from openmemory.importers.foreign import foreign_json, foreign_text, foreign_zip
 from openmemory.importers.left_out import SkippedRows
-from openmemory.importers.source import BadSource, is_sqlite, is_zip
+from openmemory.importers.source import BadSource, is_sqlite, is_zip, refuse_foreign
 from openmemory.importers.staging import Staging
 
 Kind = Literal["openmemory", "mem0"]
@@ -117,12 +119,14 @@ class Migration:
                 with progress("rows read") as show, _named(path):
                     await asyncio.to_thread(sqlite_file.stage, path, staging, folder, show)
             return
+        with _named(path):
+            await asyncio.to_thread(_refuse_foreign, path)
         if is_zip(start):
             await self._zip(path, self._wanted.user)
             return
         raise SetupError(
             f"{path}: must be an export of OpenMemory (.zip) or its database (openmemory.db)",
-            hint="import a JSON Lines file with `openmemory import FILE`",
+            hint="use `openmemory import FILE` for JSON Lines, and `openmemory import mem0 FILE` for JSON of mem0",
         )
 
     async def _zip(self, path: Path, user: str | None) -> None:
@@ -159,6 +163,7 @@ class Migration:
                     await qdrant.stage(source, took, show)
                 else:
                     with path.open("rb") as file, _named(path):
+                        await asyncio.to_thread(_refuse_foreign, path)
                         await asyncio.to_thread(mem0.stage_json, file, took)
 
     @asynccontextmanager
@@ -238,6 +243,20 @@ def _is_address(source: str) -> bool:
 def _start(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(16)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuses a file of another program, and says what can be done with it.
+
+    Raises:
+        BadSource: it is one.
+    """
+    with path.open("rb") as file:
+        start = file.read(_START)
+        refuse_foreign(foreign_zip(file, TABLES) if is_zip(start) else foreign_json(start) or foreign_text(start))
+
+
+_START = 64 * 1024
 
 
 def _contents(path: Path) -> tuple[str, ArchiveCounts]:

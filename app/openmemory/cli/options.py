@@ -7,36 +7,93 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from openmemory.cli import times
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from openmemory.config.settings import Settings
 
-DataDir = Annotated[str | None, typer.Option(metavar="FOLDER", help="The data folder of the built-in stores.")]
+_WHERE, _WHOSE = "Service options", "Scope options"
+"""The groups of options in `--help`."""
+
+DataDir = Annotated[
+    str | None,
+    typer.Option(metavar="FOLDER", help="The data folder of the built-in stores.", rich_help_panel=_WHERE),
+]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="The settings file; default: openmemory.toml in this folder."),
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="The settings file; default: openmemory.toml in this folder.",
+        rich_help_panel=_WHERE,
+    ),
 ]
-Url = Annotated[str | None, typer.Option(metavar="URL", help="Use the service at this URL, such as http://host:8765.")]
+Url = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Use the service at this URL, such as http://host:8765.", rich_help_panel=_WHERE),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-User = Annotated[str | None, typer.Option(metavar="NAME", help="The user; default: the service's (`GET /api/v1/me`).")]
-App = Annotated[str | None, typer.Option(metavar="NAME", help="The app that writes; default: access.default_app.")]
-OnlyApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Only memories that this app wrote.")]
-AsApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Ask as this app, with its rules.")]
-Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="The namespace: a project of the user.")]
-Thread = Annotated[str | None, typer.Option(metavar="NAME", help="The conversation inside the namespace.")]
+User = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The user; default: that of the service.", rich_help_panel=_WHOSE),
+]
+App = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The app that writes; default: access.default_app.", rich_help_panel=_WHOSE),
+]
+OnlyApp = Annotated[
+    str | None,
+    typer.Option("--app", metavar="NAME", help="Only memories that this app wrote.", rich_help_panel=_WHOSE),
+]
+AsApp = Annotated[
+    str | None,
+    typer.Option("--app", metavar="NAME", help="Ask as this app, with its rules.", rich_help_panel=_WHOSE),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The namespace: a project of the user.", rich_help_panel=_WHOSE),
+]
+Thread = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The conversation inside the namespace.", rich_help_panel=_WHOSE),
+]
 Kind = Annotated[str | None, typer.Option(metavar="NAME", help="The sort of memory, such as preference or decision.")]
 Category = Annotated[list[str] | None, typer.Option(metavar="NAME", help="A category; may be repeated.")]
 Metadata = Annotated[str | None, typer.Option(metavar="JSON", help='Its metadata, such as \'{"source": "standup"}\'.')]
 TtlDays = Annotated[int | None, typer.Option(metavar="N", min=1, max=36_500, help="The memory expires after N days.")]
 ExpiresAt = Annotated[
-    str | None, typer.Option(metavar="TIME", help="When the memory expires: a date, or a time with an offset.")
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        callback=times.start_or_never,
+        help="When the memory expires: a date or a time, such as 2027-01-31; `update` also takes never.",
+    ),
 ]
-Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only memories from this date or time on.")]
-Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only memories until this date or time.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        callback=times.start,
+        help="Only from this time on: a date, a time, or words such as yesterday or '2 days ago'.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", callback=times.end, help="Only until the end of this time, such as 2026-01-31 or 'last week'."
+    ),
+]
+Query = Annotated[list[str], typer.Argument(metavar="QUERY", help="The text to search for; it needs no quotes.")]
 PageSize = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Memories on a page.")]
 Rows = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Rows on a page.")]
 PageNumber = Annotated[int, typer.Option("--page", min=1, metavar="N", help="The page to show.")]
+
+
+def words(given: list[str] | None) -> str | None:
+    """The text that several arguments make; None if there are none."""
+    return " ".join(given) if given else None
 
 
 def json_of(text: str | None, option: str = "--metadata") -> Any:

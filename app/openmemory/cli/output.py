@@ -1,4 +1,4 @@
-"""Output of commands: tables on a terminal, tab-separated lines for other programs, and JSON on request."""
+"""Output of commands: lines and notes for people, tab-separated lines for other programs, and JSON on request."""
 
 from __future__ import annotations
 
@@ -24,48 +24,56 @@ _CONTROL = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows to print. `wide` is the column that takes the remaining width.
+    """Rows to print. `wide` is the column that takes the remaining width, `details` are those that stand below it.
 
-    Without a terminal, each row is one line of tab-separated values, and there is no heading.
+    Without a terminal, each row is one line of tab-separated values with whole ids, and there is no heading.
     """
 
     columns: Sequence[str]
     rows: Iterable[Sequence[Any]]
     wide: str
+    details: Sequence[str] = ()
 
     def show(self) -> None:
         """Prints the table."""
+        rows = [[plain(cell) for cell in row] for row in self.rows]
         if not sys.stdout.isatty():
-            for row in self.rows:
-                print("\t".join(plain(cell) for cell in row))
-            return
-        from rich.console import Console
-        from rich.table import Table as RichTable
-        from rich.text import Text
+            for row in rows:
+                print("\t".join(row))
+        else:
+            from openmemory.cli import tables
 
-        shown = RichTable(box=None, header_style="bold", pad_edge=False)
-        for column in self.columns:
-            wide = column == self.wide
-            shown.add_column(column, overflow="fold", no_wrap=not wide, ratio=1 if wide else None)
-        for row in self.rows:
-            shown.add_row(*(Text(plain(cell)) for cell in row))
-        Console().print(shown)
+            tables.show(self.columns, rows, self.wide, self.details)
 
 
 class CommandAnswer:
-    """The result of a command: the value for `--json`, and lines and tables for people."""
+    """The result of a command: the value for `--json`, and lines and tables for people.
 
-    def __init__(self, value: Any, *parts: str | Table, notes: Iterable[str] = (), failed: bool = False) -> None:
-        """`notes` go to standard error. `failed`: the exit code is 1."""
+    Notes are part of it: other programs get them as lines that begin with `#`, and in JSON as `notes`.
+    """
+
+    def __init__(
+        self,
+        value: Any,
+        *parts: str | Table,
+        notes: Iterable[str] = (),
+        asides: Iterable[str] = (),
+        failed: bool = False,
+    ) -> None:
+        """`asides` go to standard error: what failed, and notes about a text that is to be used as it is. `failed`: the
+        exit code is 1."""
         self._value = value
         self._parts = parts
-        self._notes = notes
+        self._notes = list(notes)
+        self._asides = list(asides)
         self.failed = failed
 
     def show(self, *, json: bool) -> None:
         """Prints the value, or what is for people."""
         if json:
-            print(json_.dumps(self._value, ensure_ascii=False, indent=2))
+            notes = [*self._notes, *self._asides]
+            value = {**self._value, "notes": notes} if notes and isinstance(self._value, dict) else self._value
+            print(json_.dumps(value, ensure_ascii=False, indent=2))
         else:
             for part in self._parts:
                 if isinstance(part, Table):
@@ -73,6 +81,8 @@ class CommandAnswer:
                 else:
                     print(part)
             for line in self._notes:
+                print(_wrapped(line) if sys.stdout.isatty() else f"# {line}")
+            for line in self._asides:
                 note(line)
 
     def exit(self) -> None:
@@ -83,6 +93,13 @@ class CommandAnswer:
         """
         if self.failed:
             raise typer.Exit(1)
+
+
+def _wrapped(line: str) -> str:
+    import shutil
+    import textwrap
+
+    return textwrap.fill(line, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
 
 
 def page_answer(found: dict[str, Any], table: Table, page: int, nothing: str) -> CommandAnswer:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
+from openmemory.cli.ids import meant, whole
 from openmemory.cli.options import PageNumber, PageSize, User
 from openmemory.cli.output import CommandAnswer, Table, local_time, memories
 
@@ -85,8 +86,13 @@ async def upcoming(
 @policies.command()
 @connected
 async def remove(
-    client: Client, policy: Annotated[str, typer.Argument(metavar="ID", help="The policy's id.")], user: User = None
+    client: Client,
+    policy: Annotated[str, typer.Argument(metavar="ID", help="The policy's id, or its first characters.")],
+    user: User = None,
 ) -> CommandAnswer:
     """Remove a policy. Memories that it archived stay archived, and expired ones stay expired."""
+    if whole(policy) is None:
+        listed = await client.call("GET", _PATH, params={"user_id": user})
+        policy = meant(policy, (str(one["id"]) for one in listed["policies"]), "Policy")
     await client.call("DELETE", f"{_PATH}/{policy}", params={"user_id": user})
     return CommandAnswer({"removed": policy}, f"Removed {policy}.")

@@ -3,29 +3,87 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from openmemory.cli.confirmed import confirmed
 
 NAMESPACE_FILE = ".openmemory"
 """A file in a project whose first line names its namespace."""
 
+LONGEST = 256
+"""The characters that a name in that file may have."""
+
+UNCONFIRMED = (
+    f"A file {NAMESPACE_FILE} in this folder names another project. It comes with the files, so it is not used before"
+    " the user confirms it: `openmemory projects trust`, in a terminal in this folder, shows the name and asks."
+)
+"""A note for assistants. It does not repeat the name, which somebody else may have written."""
+
+
+class Claim(NamedTuple):
+    """A project that a file names, and the folder of that file."""
+
+    folder: str
+    namespace: str
+
+
+class FolderProject(NamedTuple):
+    """The project of a folder, and one that a file in it names but the user has not confirmed."""
+
+    namespace: str | None
+    unconfirmed: Claim | None = None
+
+
+def of_folder(folder: str) -> FolderProject:
+    """The project that a folder belongs to. Without a namespace, it is none: a home, or the root.
+
+    The namespace is the first of: the first line of `.openmemory` in the folder or above it, up to the root of its Git
+    repository, if the user has confirmed it for the folder of that file; the path of that repository's remote, such as
+    `owner/name`; the name of the repository's folder, or of the folder.
+    """
+    folder = os.path.realpath(folder)
+    root = repository(folder)
+    own = _own_name(folder, root)
+    unconfirmed = None
+    for at in _upward(folder, root):
+        if (named := claimed(at)) is None:
+            continue
+        if named == own or confirmed(at) == named:
+            return FolderProject(named, unconfirmed)
+        unconfirmed = unconfirmed or Claim(at, named)
+    return FolderProject(own, unconfirmed)
+
 
 def namespace(folder: str) -> str | None:
-    """The namespace of the project that a folder belongs to. None if it is no project: a home, or the root.
+    """The namespace of the project that a folder belongs to. None if it is no project."""
+    return of_folder(folder).namespace
 
-    The first of: the first line of `.openmemory` in the folder or above it, up to the root of its Git repository; the
-    path of that repository's remote, such as `owner/name`; the name of the repository's folder, or of the folder.
-    """
-    folder = os.path.abspath(folder)
-    root = repository(folder)
-    at = folder
-    while True:
-        if named := _first_line(os.path.join(at, NAMESPACE_FILE)):
-            return named
-        if root is None or at == root:
-            break
-        at = os.path.dirname(at)
+
+def claimed(folder: str) -> str | None:
+    """The name in the `.openmemory` of exactly this folder. None if it is no plain file or the name is none."""
+    line = _beginning(os.path.join(folder, NAMESPACE_FILE), 5 * LONGEST, links=False).partition(b"\n")[0]
+    try:
+        name = line.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        return None
+    return name if name and len(name) <= LONGEST and name.isprintable() else None
+
+
+def _upward(folder: str, root: str | None) -> Iterator[str]:
+    """The folder and those above it, up to the root of its repository."""
+    yield folder
+    while root is not None and folder != root:
+        folder = os.path.dirname(folder)
+        yield folder
+
+
+def _own_name(folder: str, root: str | None) -> str | None:
+    """The name of a project of which no file names one."""
     if root is not None and (remote := _remote(root)):
         return remote
-    if root is None and folder == os.path.abspath(os.path.expanduser("~")):
+    if root is None and folder == os.path.realpath(os.path.expanduser("~")):
         return None
     return os.path.basename(root or folder) or None
 
@@ -41,7 +99,8 @@ def described(folder: str) -> dict[str, str]:
     if head.startswith("ref: "):
         ref = head[5:].strip()
         found["branch"] = ref.removeprefix("refs/heads/")
-        head = _first_line(os.path.join(shared, ref)) or _packed(shared, ref)
+        inside = ref.startswith("refs/") and ".." not in ref.split("/")
+        head = (_first_line(os.path.join(shared, ref)) if inside else "") or _packed(shared, ref)
     found["head"] = head if len(head) in (40, 64) and set(head) <= set("0123456789abcdef") else None
     return {name: value for name, value in found.items() if value}
 
@@ -60,9 +119,16 @@ def _packed(git: str, ref: str) -> str:
     return next((parts[0] for parts in lines if len(parts) == 2 and parts[1] == ref), "")
 
 
-def here(given: str | None) -> str:
-    """The namespace that an option names, otherwise that of the working folder."""
-    return given or namespace(os.getcwd()) or "default"
+def here(given: str | None, folder: str | None = None) -> str:
+    """The namespace that an option names, otherwise that of a folder: the working folder, if none is given.
+
+    On a terminal, the user is asked about a project that they have not confirmed for the folder.
+    """
+    if given:
+        return given
+    from openmemory.cli.trust import chosen
+
+    return chosen(folder or os.getcwd()) or "default"
 
 
 def repository(folder: str) -> str | None:
@@ -127,8 +193,21 @@ def _first_line(path: str) -> str:
 
 
 def _lines(path: str) -> list[str]:
+    return [line.strip() for line in _beginning(path, 100_000).decode(errors="replace").splitlines()]
+
+
+def _beginning(path: str, limit: int, *, links: bool = True) -> bytes:
+    """The beginning of a plain file; nothing if it is none. `links`: a link is followed.
+
+    It opens without waiting, because a pipe would hold up its reader for ever.
+    """
     try:
-        with open(path, encoding="utf-8") as file:
-            return [line.strip() for line in file.read(100_000).splitlines()]
-    except (OSError, UnicodeDecodeError):
-        return []
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(descriptor, limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)

@@ -1,21 +1,22 @@
-"""`openmemory projects`: registers, lists, shows, checks, moves and deletes projects, which are namespaces."""
+"""`openmemory projects`: registers, lists, shows, trusts, checks, moves and deletes projects, which are namespaces."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from openmemory.cli import project
-from openmemory.cli.client import Client, connected
+from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.context import compare_commits
 from openmemory.cli.ingest import planned
 from openmemory.cli.options import App, AsApp, Namespace, User
 from openmemory.cli.output import CommandAnswer, Table, confirm, plain
+from openmemory.cli.trust import trust
 
-projects = typer.Typer(help="Register, list, show, check, move and delete projects.", no_args_is_help=True)
+projects = typer.Typer(help="Register, list, show, trust, check, move and delete projects.", no_args_is_help=True)
+projects.command()(trust)
 
 _PATH = "/api/v1/projects"
 
@@ -25,7 +26,7 @@ _PATH = "/api/v1/projects"
 async def register(
     client: Client,
     *,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Its name for people.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name for people.")] = None,
     user: User = None,
     app: App = None,
     namespace: Namespace = None,
@@ -54,7 +55,7 @@ async def list_projects(client: Client, *, user: User = None, app: AsApp = None)
 @connected
 async def show(client: Client, *, user: User = None, app: AsApp = None, namespace: Namespace = None) -> CommandAnswer:
     """Show a project. It is that of the folder, if none is given."""
-    path = f"{_PATH}/{quote(project.here(namespace))}"
+    path = f"{_PATH}/{path_part(project.here(namespace), '/')}"
     found = await client.call("GET", path, params={"user_id": user, "app": app})
     one = found["project"]
     lines = [f"{key}: {plain(one[key])}" for key in ("namespace", "name", "root", "repo", "branch", "head") if one[key]]
@@ -153,5 +154,5 @@ async def delete(
 ) -> CommandAnswer:
     """Delete everything in a project. Each thing can be restored by itself."""
     confirm(f"Delete everything in {namespace}?", yes)
-    gone = await client.call("DELETE", f"{_PATH}/{quote(namespace)}", params={"user_id": user})
+    gone = await client.call("DELETE", f"{_PATH}/{path_part(namespace, '/')}", params={"user_id": user})
     return CommandAnswer(gone, f"{gone['memories']} memories and {gone['passages']} passages deleted.")

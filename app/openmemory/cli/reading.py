@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from openmemory.cli import project
 from openmemory.cli.git import git
 from openmemory.errors import Invalid
 from openmemory.sources.cutting import language_of
@@ -54,10 +55,7 @@ class Folder:
         path = Path(os.path.realpath(path))
         if not path.is_dir():
             raise Invalid("PATH", f"must be a folder, not {str(path)!r}")
-        top = git(path, "rev-parse", "--show-toplevel")
-        root = Path(os.path.realpath(top.rstrip("\n"))) if top else path
-        if root != path and root not in path.parents:
-            root = path
+        root = Path(project.repository(str(path)) or path)
         return cls(root, "" if root == path else path.relative_to(root).as_posix())
 
     def files(self) -> Iterator[str]:
@@ -65,6 +63,7 @@ class Folder:
 
         Raises:
             Invalid: there is a .memignore, and no Git that reads it.
+            GitFailed: Git refuses the repository, so that nothing tells what is ignored.
         """
         listed = sorted(set(self._listed()))
         unwanted = self._unwanted(listed)
@@ -96,7 +95,9 @@ class Folder:
     def _listed(self) -> Iterator[str]:
         if (self.root / ".git").exists():
             below = ["--", self.below] if self.below else []
-            listed = git(self.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *below)
+            # Its configuration may name another working tree.
+            here = "--literal-pathspecs", "--work-tree", str(self.root)
+            listed = git(self.root, *here, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *below)
             if listed is not None:
                 yield from filter(None, listed.split("\0"))
                 return
@@ -114,8 +115,7 @@ class Folder:
             where = ("--git-dir", empty, "--work-tree", str(self.root))
             asked = "\0".join(listed).encode(errors="surrogateescape")
             ignoring = ("-c", f"core.excludesFile={self.root / IGNORE_FILE}")
-            if git(self.root, "init", "--quiet", "--bare", empty) is not None:
-                # It ends with 1 if none is named.
+            if git(Path(empty), "init", "--quiet", "--bare", "--template=") is not None:
                 found = git(self.root, *ignoring, *where, "check-ignore", "--no-index", "-z", "--stdin", given=asked)
                 if found is not None:
                     return {path for path in found.split("\0") if path}
@@ -128,7 +128,7 @@ class Folder:
         if language_of(path) is None:
             return "of an unknown kind"
         try:
-            checked_path(path)
+            checked_path(path, new=True)
             found = os.lstat(self.root / path)
         except (Invalid, OSError, ValueError):
             return "cannot be read"

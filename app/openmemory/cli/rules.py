@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +13,7 @@ rules = typer.Typer(
     help="Tell assistants in their rules files (CLAUDE.md, AGENTS.md, ...) to use the memory.", no_args_is_help=True
 )
 
-Files = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", help="Such as CLAUDE.md or .cursor/rules/openmemory.mdc.")
-]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="Such as CLAUDE.md or .cursor/rules/openmemory.mdc.")]
 
 
 @rules.command()
@@ -34,11 +33,12 @@ def remove(files: Files) -> None:
 
 
 def _edit(files: list[Path], edit: Callable[[str, Path], str | None]) -> None:
-    from openmemory.connect.connections import write_atomically
+    from openmemory.connect.connections import inside, write_atomically
     from openmemory.errors import Invalid
 
     for file in files:
         try:
+            inside(file, _folder(file))
             before = file.read_bytes().decode() if file.exists() else ""
             after = edit(before, file)
             if after == before:
@@ -54,3 +54,11 @@ def _edit(files: list[Path], edit: Callable[[str, Path], str | None]) -> None:
         except OSError as error:
             raise Invalid(str(file), error.strerror or str(error)) from error
         print(f"{file}: {'removed' if after is None else 'changed'}")
+
+
+def _folder(file: Path) -> Path:
+    """The folder that no link may lead out of: the project, or that of a file elsewhere."""
+    from openmemory.cli.connect import root_of
+
+    here, place = root_of(Path.cwd()), Path(os.path.normpath(Path.cwd() / file))
+    return here if here in place.parents else place.parent

@@ -7,22 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
+from openmemory.cli import times
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, Since, Thread, Until, User, json_of
+from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, Query, Since, Thread, Until, User, json_of, words
 from openmemory.cli.output import CommandAnswer, Table, local_time, plain
 
 _COLUMNS = ("score", "id", "created", "app")
 _TERMS = ("words", "meaning", "beside", "time", "recency", "late", "names", "reranker", "importance")
-_EXPLAINED = ("score", "ranking", *_TERMS, "penalty", "bm25", "#", "cosine", "#")
-"""Columns of an explanation: the score, the ranking, the terms that add up to that, the penalty, and each arm's raw
-score and rank."""
+_EXPLAINED = ("ranking", *_TERMS, "penalty", "bm25", "bm25 rank", "cosine", "cosine rank")
+"""Columns of an explanation: the ranking, the terms that add up to it, the penalty, and each arm's raw score and
+rank."""
 
 
 @connected
 async def search(
     client: Client,
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
+    query: Query,
     user: User = None,
     app: OnlyApp = None,
     namespace: Namespace = None,
@@ -37,7 +38,8 @@ async def search(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The maximum number of results.")] = 10,
     as_of: Annotated[
-        str | None, typer.Option("--as-of", metavar="TIME", help="Search as of this ISO 8601 date or time, in UTC.")
+        str | None,
+        typer.Option("--as-of", metavar="TIME", callback=times.start, help="Search what was true at this time."),
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how each score is computed and how the query was read.")
@@ -46,7 +48,7 @@ async def search(
     """Find memories by meaning and by words, best match first."""
     body = {
         "user_id": user,
-        "query": query,
+        "query": words(query),
         "limit": limit,
         "namespace": namespace,
         "thread_id": thread,
@@ -60,14 +62,15 @@ async def search(
         "explain": explain or None,
     }
     answer = await client.call("POST", "/api/v1/memories/search", body=body)
-    columns, cells = (_EXPLAINED, _explained) if explain else (_COLUMNS, _found)
-    rows = [(*cells(hit), hit["memory"]) for hit in answer["results"]]
+    details = _EXPLAINED if explain else ()
+    rows = [(*_found(hit), *(_explained(hit) if explain else ()), hit["memory"]) for hit in answer["results"]]
+    table = Table([*_COLUMNS, *details, "memory"], rows, wide="memory", details=details)
     notes = [*_conflicts(answer.get("conflicts", [])), *(_read(answer["explanation"]) if explain else ())]
     if answer["note"]:
         notes.append(answer["note"])
     elif not rows:
         notes.append("Nothing found.")
-    return CommandAnswer(answer, Table([*columns, "memory"], rows, wide="memory"), notes=notes)
+    return CommandAnswer(answer, table, notes=notes)
 
 
 def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:
@@ -88,7 +91,7 @@ def _explained(hit: dict[str, Any]) -> tuple[str, ...]:
     """The column values of an explanation."""
     why = hit["explanation"]
     terms = ((why.get(name) or {}).get("adds") for name in _TERMS)
-    numbers = hit["score"], hit["parts"]["ranking"], *terms, why["penalty"]
+    numbers = hit["parts"]["ranking"], *terms, why["penalty"]
     arms = ((_number(why[arm]["score"]), str(why[arm]["rank"] or "-")) for arm in ("words", "meaning"))
     return *map(_number, numbers), *(cell for arm in arms for cell in arm)
 

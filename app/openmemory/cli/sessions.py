@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
+from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Query, Rows, User, words
 from openmemory.cli.output import (
     CommandAnswer,
     Table,
@@ -57,6 +57,7 @@ async def save(
     saved = await client.call("POST", _PATH, body=body)
     what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[saved["event"]]
     notes = [f"{', '.join(saved['redacted'])} redacted."] if saved.get("redacted") else []
+    notes += [saved["note"]] if saved.get("note") else []
     return CommandAnswer(saved, f"Session {number} {what}: {passages(saved['passages'])}.", notes=notes)
 
 
@@ -102,7 +103,7 @@ async def show(
 async def search(
     client: Client,
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
+    query: Query,
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
@@ -110,7 +111,7 @@ async def search(
 ) -> CommandAnswer:
     """Find passages of sessions by meaning and by words, best match first."""
     body = {
-        "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "kind": "session",
+        "user_id": user, "app": app, "query": words(query), "limit": limit, "namespace": namespace, "kind": "session",
     }  # fmt: skip
     return await found_passages(client, body, ["#", "heading", "text"], _hit)
 

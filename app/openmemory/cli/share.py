@@ -13,6 +13,7 @@ from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, AsApp, Namespace, User
 from openmemory.cli.output import CommandAnswer, confirm, plain
 from openmemory.errors import SetupError
+from openmemory.serialization import exact_json
 
 share = typer.Typer(
     help="Share the memories of a project through a folder of its repository, and read those of others.",
@@ -121,7 +122,7 @@ def _bytes(file: Path, *, needed: bool) -> bytes:
 def _json(file: Path, *, needed: bool) -> Any:
     text = _bytes(file, needed=needed)
     try:
-        return orjson.loads(text) if text.strip() else None
+        return exact_json.loads(text) if text.strip() else None
     except ValueError as error:
         raise SetupError(f"{file}: must be JSON: {error}") from error
 
@@ -131,7 +132,7 @@ def _lines(file: Path) -> list[Any]:
     for number, line in enumerate(_bytes(file, needed=False).splitlines(), 1):
         if line.strip():
             try:
-                found.append(orjson.loads(line))
+                found.append(exact_json.loads(line))
             except ValueError as error:
                 raise SetupError(f"{file}, line {number}: must be JSON: {error}") from error
     return found

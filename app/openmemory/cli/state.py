@@ -9,7 +9,7 @@ import typer
 
 from openmemory.cli import project
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, AsApp, Namespace, User, json_of
+from openmemory.cli.options import App, AsApp, Namespace, User, json_of, words
 from openmemory.cli.output import CommandAnswer, local_time, plain, plain_lines, read_stdin, text_of
 from openmemory.errors import SetupError
 
@@ -30,7 +30,7 @@ async def show(client: Client, *, user: User = None, app: AsApp = None, namespac
     notes = [found["note"]] if found.get("note") else []
     said = f"Revision {found['revision']} of {plain(found['namespace'])}, by {plain(found['app_name'])}"
     notes.append(f"{said}, {local_time(found['updated_at'])}: {plain(found['reason'] or '')}")
-    return CommandAnswer(found, *plain_lines(pretty), notes=notes)
+    return CommandAnswer(found, *plain_lines(pretty), asides=notes)
 
 
 @state.command()
@@ -38,7 +38,7 @@ async def show(client: Client, *, user: User = None, app: AsApp = None, namespac
 async def save(
     client: Client,
     *,
-    reason: Annotated[str, typer.Argument(metavar="REASON", help="Why, in a sentence.")],
+    reason: Annotated[list[str], typer.Argument(metavar="REASON", help="Why, in a sentence; it needs no quotes.")],
     value: Annotated[str | None, typer.Option("--state", metavar="JSON", help="The whole state.")] = None,
     file: Annotated[str | None, typer.Option("--file", metavar="FILE|-", help="A file with the whole state.")] = None,
     revision: Annotated[
@@ -57,7 +57,7 @@ async def save(
     head = project.described(".").get("head") if where == project.here(None) else None
     body = {
         "user_id": user, "app": app, "namespace": where,
-        "reason": reason, "state": json_of(value, "--state" if file is None else "--file"),
+        "reason": words(reason), "state": json_of(value, "--state" if file is None else "--file"),
         "expected_revision": revision, "commit": head,
     }  # fmt: skip
     saved = await client.call("POST", f"{_PATH}/checkpoint", body=body)

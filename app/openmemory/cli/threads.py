@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, Since, Until, User
+from openmemory.cli.client import Client, connected, path_part
+from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Query, Rows, Since, Until, User, words
 from openmemory.cli.output import CommandAnswer, Table, confirm, local_time, page_answer, plain, read_stdin
 from openmemory.cli.passages import found_passages
 from openmemory.errors import Invalid
@@ -22,9 +22,7 @@ _TOGETHER = 500
 
 
 def _of(thread: str, part: str = "") -> str:
-    from urllib.parse import quote
-
-    return f"{_PATH}/{quote(thread)}{part}"
+    return f"{_PATH}/{path_part(thread, '/')}{part}"
 
 
 @threads.command("list")
@@ -83,7 +81,7 @@ async def show(
 async def search(
     client: Client,
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
+    query: Query,
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
@@ -94,7 +92,7 @@ async def search(
 ) -> CommandAnswer:
     """Find messages by meaning and by words, best match first."""
     body = {
-        "user_id": user, "app": app, "query": query, "limit": limit, "namespace": namespace, "thread_id": thread,
+        "user_id": user, "app": app, "query": words(query), "limit": limit, "namespace": namespace, "thread_id": thread,
         "kind": "turn", "from_date": since, "to_date": until,
     }  # fmt: skip
     return await found_passages(client, body, ["where", "said", "by", "message"], _hit)
@@ -112,7 +110,8 @@ async def log(
     *,
     thread: ThreadId,
     message: Annotated[
-        str, typer.Argument(metavar="TEXT|-", help="One message; - reads JSON Lines like those of the REST API.")
+        list[str],
+        typer.Argument(metavar="TEXT", help="One message; - reads JSON Lines like those of the REST API."),
     ],
     role: Annotated[str, typer.Option(metavar="NAME", help="Who says it: user, assistant, or a name.")] = "user",
     user: User = None,
@@ -128,7 +127,7 @@ async def log(
     With - each line of standard input is an object such as {"role": "user", "content": "Hello", "id": "m-1"}. Give
     messages an id, and the command can be repeated.
     """
-    entries = _lines(read_stdin()) if message == "-" else [{"role": role, "content": message}]
+    entries = _lines(read_stdin()) if message == ["-"] else [{"role": role, "content": words(message)}]
     results: list[Any] = []
     for at in range(0, len(entries), _TOGETHER):
         body = {
@@ -140,17 +139,19 @@ async def log(
     refused = [each for each in results if "error" in each]
     added = sum(each.get("event") == "ADD" for each in results)
     known = len(results) - len(refused) - added
-    notes = [f"Message {each['index'] + 1} was not stored: {plain(each['detail'])}" for each in refused]
-    notes += [f"{known} were there already."] if known else []
+    asides = [f"Message {each['index'] + 1} was not stored: {plain(each['detail'])}" for each in refused]
+    notes = [f"{known} were there already."] if known else []
     value = {"thread_id": thread, "results": results, "refused": refused}
-    return CommandAnswer(value, f"Stored {added} of {len(results)} messages.", notes=notes, failed=bool(refused))
+    return CommandAnswer(
+        value, f"Stored {added} of {len(results)} messages.", notes=notes, asides=asides, failed=bool(refused)
+    )
 
 
 def _lines(text: str) -> list[Any]:
     import json
 
     entries = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # a message may have the other ends of lines
         if line.strip():
             try:
                 entries.append(json.loads(line))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from openmemory.cli import times
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import User
 from openmemory.cli.output import CommandAnswer, Table
@@ -19,9 +20,18 @@ async def usage(
     *,
     user: User = None,
     first: Annotated[
-        str | None, typer.Option("--from", metavar="DAY", help="The first day (UTC); default: 29 days before the last.")
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DAY",
+            callback=times.utc_day,
+            help="The first day (UTC); default: 29 days before the last.",
+        ),
     ] = None,
-    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (UTC); default: today.")] = None,
+    last: Annotated[
+        str | None,
+        typer.Option("--to", metavar="DAY", callback=times.utc_day, help="The last day (UTC); default: today."),
+    ] = None,
     reads: Annotated[bool, typer.Option("--reads", help="Tokens of context packs in the last 30 days.")] = False,
 ) -> CommandAnswer:
     """Show the usage of the language model by day and app, or what context packs gave."""

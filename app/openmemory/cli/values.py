@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
 from openmemory.cli import project
-from openmemory.cli.client import Client, connected
+from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
 from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, plain, plain_lines
 
@@ -20,7 +19,7 @@ _PATH = "/api/v1/values"
 
 
 def _path(topic: str, key: str) -> str:
-    return f"{_PATH}/{quote(topic, safe='')}/{quote(key)}"
+    return f"{_PATH}/{path_part(topic)}/{path_part(key, '/')}"
 
 
 @values.command("set")

@@ -52,7 +52,7 @@ def origin(text: str) -> str:
     return text
 
 
-_PORTS = re.compile(r"(.+://.+:)([0-9]{1,5})-([0-9]{1,5})/?")
+_PORTS = re.compile(r"([^:/?#@\s]+://[^/?#@\s]+:)([0-9]{1,5})-([0-9]{1,5})/?")
 
 
 def origins(text: str) -> list[str]:

@@ -52,12 +52,18 @@ class DatabaseSettings(Section):
     """PostgreSQL. An empty URL means the built-in one."""
 
     url: SecretStr = Field(SecretStr(""), description="postgresql://user:password@host:5432/name; empty: built in.")
-    pool_size: int = Field(10, ge=1, le=200, description="Connections in each of the three pools.")
+    pool_size: int = Field(
+        10, ge=1, le=200, description="Connections in each of the three pools; fewer if the server grants fewer."
+    )
     pool_timeout: int = Field(
         20, ge=1, le=300, description="Seconds to wait for a free connection of a pool while the database works."
     )
     connect_timeout: int = Field(5, ge=1, le=60, description="Seconds to wait for a new connection.")
     statement_timeout: int = Field(30, ge=1, le=3600, description="Seconds after which a statement is cancelled.")
+
+
+DEFAULT_COLLECTION = "openmemory"
+"""The name that all installations begin with."""
 
 
 class QdrantSettings(Section):
@@ -66,11 +72,13 @@ class QdrantSettings(Section):
     url: str = Field("", pattern=r"^(https?://.+)?$", description="http://host:6333; empty: built in.")
     api_key: SecretStr = Field(SecretStr(""), description="The server's API key, if it requires one.")
     collection: str = Field(
-        "openmemory",
+        DEFAULT_COLLECTION,
         pattern=r"^[A-Za-z0-9_-]{1,64}$",
         description=(
             "Prefix of the collection names, followed by model and dimension. An alias of this name points to the"
-            " collection in use. mem0's own client needs the full name, which `openmemory doctor` shows."
+            " collection in use. mem0's own client needs the full name, which `openmemory doctor` shows. If another"
+            " installation on the same server has the default name, this one adds a part of its id. Any other name that"
+            " is taken is left alone, and searches go by words alone."
         ),
     )
     timeout: float = Field(
@@ -180,7 +188,9 @@ class LimitSettings(Section):
     )
     ids: int = Field(1_000, ge=1, le=100_000, description="Maximum ids in one request.")
     batch: int = Field(1_000, ge=1, le=10_000, description="Maximum memories in one batch.")
-    sessions: int = Field(100, ge=1, le=10_000, description="Maximum SSE sessions of one key or token in one process.")
+    sessions: int = Field(
+        100, ge=1, le=10_000, description="Maximum SSE sessions of one key or token in one process, or of all without."
+    )
     body: int = Field(8_388_608, ge=1_024, le=1_073_741_824, description="Maximum bytes of one request.")
     backup: int = Field(
         1_073_741_824, ge=1_024, le=1_099_511_627_776, description="Maximum bytes of an archive to import."

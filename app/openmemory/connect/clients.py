@@ -73,7 +73,8 @@ class AssistantClient:
     app: str
     title: str
     files: tuple[Path, ...]
-    """Where its configuration may be. The first one that exists counts, otherwise the first."""
+    """Where its configuration may be. The first one that exists counts, otherwise the first whose folder exists,
+    otherwise the first."""
     remote: Entry | None
     """None: it starts servers itself and reaches none by URL."""
     local: Entry = _PLAIN
@@ -97,7 +98,8 @@ class AssistantClient:
     @property
     def file(self) -> Path:
         """Its configuration file."""
-        return next((file for file in self.files if file.exists()), self.files[0])
+        there = (file for exists in (Path.exists, _has_folder) for file in self.files if exists(file))
+        return next(there, self.files[0])
 
     @property
     def installed(self) -> bool:
@@ -113,22 +115,52 @@ class AssistantClient:
         return self.local(server)
 
 
-def assistants(home: Path | None = None, support: Path | None = None) -> list[AssistantClient]:
+def named_folder(environ: Mapping[str, str], variable: str, otherwise: Path) -> Path:
+    """The folder that a variable of an assistant names, or the usual one."""
+    named = environ.get(variable, "").strip()
+    return Path(named).expanduser().absolute() if named else otherwise
+
+
+def variables(home: Path | None, environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The variables that move the files of assistants: the given ones, otherwise those of this process, but none if a
+    home is given."""
+    if environ is not None:
+        return environ
+    from openmemory.config.settings import environment
+
+    return environment() if home is None else {}
+
+
+def assistants(
+    home: Path | None = None, support: Path | None = None, environ: Mapping[str, str] | None = None
+) -> list[AssistantClient]:
     """Every assistant that we know, with its files for this account and system.
 
-    `support` is where programs with a window keep their settings.
+    `support` is where programs with a window keep their settings. `environ` is as `variables` has it.
     """
+    environ = variables(home, environ)
     home = home or Path.home()
     support = support or platformdirs.user_config_path(roaming=True)
-    config = support if sys.platform.startswith("linux") else home / ".config"
-    code = support / "Code/User"
-    cline = code / "globalStorage/saoudrizwan.claude-dev"
-    zed = support / "Zed/settings.json" if sys.platform == "darwin" else config / "zed/settings.json"
+    config = _xdg_config(environ, home)
+    claude = named_folder(environ, "CLAUDE_CONFIG_DIR", home / ".claude")
+    claude_file = (claude if environ.get("CLAUDE_CONFIG_DIR", "").strip() else home) / ".claude.json"
+    codex = named_folder(environ, "CODEX_HOME", home / ".codex")
+    gemini = named_folder(environ, "GEMINI_CLI_HOME", home) / ".gemini"
+    copilot = named_folder(environ, "COPILOT_HOME", home / ".copilot")
+    continues = named_folder(environ, "CONTINUE_GLOBAL_DIR", home / ".continue")
+    portable = environ.get("VSCODE_PORTABLE", "").strip()
+    code = Path(portable).absolute() / "user-data/User" if portable else support / "Code/User"
+    insiders, codium = support / "Code - Insiders/User", support / "VSCodium/User"
+    cline = [editor / "globalStorage/saoudrizwan.claude-dev" for editor in (code, insiders, codium)]
+    cline_home = named_folder(environ, "CLINE_DIR", home / ".cline")
+    cline_data = named_folder(environ, "CLINE_DATA_DIR", cline_home / "data")
+    zed = named_folder(environ, "FLATPAK_XDG_CONFIG_HOME", config) / "zed/settings.json"
     goose = support / "Block/goose/config" if sys.platform == "win32" else config / "goose"
+    goose = Path(environ["GOOSE_PATH_ROOT"]) / "config" if _absolute(environ, "GOOSE_PATH_ROOT") else goose
     return [
         AssistantClient(
-            "claude-code", "Claude Code", (home / ".claude.json",), _reached(type="http"), _started(type="stdio"),
-            project=".mcp.json", signs=(home / ".claude",), then="Start a new session; /mcp shows the server.",
+            "claude-code", "Claude Code", (claude_file,), _reached(type="http"), _started(type="stdio"),
+            project=".mcp.json", signs=(claude,), then="Start a new session; /mcp shows the server.",
             after_removal="Start a new session.",
         ),
         AssistantClient(
@@ -144,8 +176,17 @@ def assistants(home: Path | None = None, support: Path | None = None) -> list[As
             project=".vscode/mcp.json", then="Start the server with the command 'MCP: List Servers'.",
             after_removal="Restart it.",
         ),
+        *(
+            AssistantClient(
+                app, title, (folder / "mcp.json",), _reached(type="http"), _started(type="stdio"), "servers",
+                then="Start the server with the command 'MCP: List Servers'.", after_removal="Restart it.",
+            )
+            for app, title, folder in (
+                ("vscode-insiders", "VS Code Insiders", insiders), ("vscodium", "VSCodium", codium)
+            )
+        ),
         AssistantClient(
-            "codex", "Codex", (home / ".codex/config.toml",), _reached(headers="http_headers"), section="mcp_servers",
+            "codex", "Codex", (codex / "config.toml",), _reached(headers="http_headers"), section="mcp_servers",
             kind=TOML, project=".codex/config.toml",
         ),
         AssistantClient(
@@ -154,8 +195,8 @@ def assistants(home: Path | None = None, support: Path | None = None) -> list[As
         ),
         AssistantClient(
             "cline", "Cline",
-            (cline / "settings/cline_mcp_settings.json", home / ".cline/data/settings/cline_mcp_settings.json"),
-            _reached(type="streamableHttp"), signs=(cline, home / ".cline"),
+            tuple(each / "settings/cline_mcp_settings.json" for each in sorted((*cline, cline_data), key=_is_missing)),
+            _reached(type="streamableHttp"), signs=(*cline, cline_home, cline_data),
         ),
         AssistantClient(
             "devin", "Devin (Windsurf)",
@@ -168,7 +209,7 @@ def assistants(home: Path | None = None, support: Path | None = None) -> list[As
             _reached("serverUrl"),
         ),
         AssistantClient(
-            "gemini-cli", "Gemini CLI", (home / ".gemini/settings.json",), _reached("httpUrl"),
+            "gemini-cli", "Gemini CLI", (gemini / "settings.json",), _reached("httpUrl"),
             project=".gemini/settings.json", signs=(),
         ),
         AssistantClient(
@@ -184,19 +225,45 @@ def assistants(home: Path | None = None, support: Path | None = None) -> list[As
             then="Start a new session.",
         ),
         AssistantClient(
-            "copilot-cli", "Copilot CLI", (home / ".copilot/mcp-config.json",), _reached(type="http", tools=["*"]),
+            "copilot-cli", "Copilot CLI", (copilot / "mcp-config.json",), _reached(type="http", tools=["*"]),
             _started(type="local", tools=["*"]), then="Start a new session.",
         ),
         # Continue loads every file in this folder, also in the notation of others. Ours stands beside its own.
         AssistantClient(
-            "continue", "Continue", (home / ".continue/mcpServers/openmemory.json",),
+            "continue", "Continue", (continues / "mcpServers/openmemory.json",),
             _reached(type="streamable-http"), project=".continue/mcpServers/openmemory.json",
-            signs=(home / ".continue",), then="Reload the window; only its agent mode uses servers.",
+            signs=(continues,), then="Reload the window; only its agent mode uses servers.",
             after_removal="Reload the window.",
         ),
         AssistantClient(
             "junie", "Junie", (home / ".junie/mcp/mcp.json",), None, project=".junie/mcp/mcp.json",
             signs=(home / ".junie",),
         ),
-        AssistantClient("lm-studio", "LM Studio", (home / ".lmstudio/mcp.json",), _reached()),
+        AssistantClient("lm-studio", "LM Studio", (_lm_studio(home) / "mcp.json",), _reached()),
     ]  # fmt: skip
+
+
+def _has_folder(file: Path) -> bool:
+    return file.parent.exists()
+
+
+def _xdg_config(environ: Mapping[str, str], home: Path) -> Path:
+    """The folder of settings of programs that follow the XDG rules, on every system."""
+    return Path(environ["XDG_CONFIG_HOME"]) if _absolute(environ, "XDG_CONFIG_HOME") else home / ".config"
+
+
+def _is_missing(path: Path) -> bool:
+    return not path.exists()
+
+
+def _absolute(environ: Mapping[str, str], variable: str) -> bool:
+    return Path(environ.get(variable, "")).is_absolute()
+
+
+def _lm_studio(home: Path) -> Path:
+    """The folder of LM Studio, which a file in the home may name."""
+    try:
+        named = (home / ".lmstudio-home-pointer").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        named = ""
+    return Path(named) if named and Path(named).is_dir() else home / ".lmstudio"

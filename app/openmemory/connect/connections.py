@@ -30,7 +30,14 @@ class FileChange:
     @property
     def needed(self) -> bool:
         """Returns True if the change makes a difference."""
-        return self.before != self.after
+        return self.before != self.after or self.exposed
+
+    @property
+    def exposed(self) -> bool:
+        """Returns True if the file holds a key of ours afterwards, and others may read the file now."""
+        ours = None if self.after is None else _entry(self.client, self.file, self.after)
+        has_key = any(isinstance(part, dict) and part for part in (ours or {}).values())
+        return has_key and os.name != "nt" and self.file.exists() and bool(self.file.stat().st_mode & 0o077)
 
     @property
     def connects(self) -> bool:
@@ -115,11 +122,23 @@ def apply(change: FileChange) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             if change.connects and change.before is not None and not _held_ours(change):
                 write_atomically(_backup(change.file), change.before, like=target)
-            write_atomically(target, change.after, like=target)
+            write_atomically(target, change.after, like=target, private=change.exposed)
         if not change.connects:
             _backup(change.file).unlink(missing_ok=True)
     except OSError as error:
         raise Invalid(change.client.app, f"{change.file} cannot be written: {error.strerror}") from error
+
+
+def inside(file: Path, folder: Path) -> Path:
+    """The same file, of which no link leads out of a folder.
+
+    Raises:
+        Invalid: one does.
+    """
+    target, root = (Path(os.path.realpath(path)) for path in (file, folder))
+    if target != root and root not in target.parents:
+        raise Invalid(str(file), f"is a link, or behind one, that leads out of {root}: to {target}")
+    return file
 
 
 def _held_ours(change: FileChange) -> bool:
@@ -182,12 +201,13 @@ def _check_writable(file: Path) -> None:
         raise PermissionError(errno.EACCES, "it is read-only")
 
 
-def write_atomically(file: Path, text: str, *, like: Path) -> None:
-    """Replaces a file atomically. It gets the mode and owner of `like`, or is for its owner alone if there is none.
+def write_atomically(file: Path, text: str, *, like: Path, private: bool = False) -> None:
+    """Replaces a file atomically. It gets the mode and owner of `like`, or is for its owner alone if there is none, or
+    if it is to be `private`.
 
     Raises:
         OSError: it cannot be written.
     """
     _check_writable(file)
-    with replacing(file, like=like) as written:
+    with replacing(file, like=like, private=private) as written:
         written.write(text.encode())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from openmemory.connect import jsonc
-from openmemory.connect.clients import NAME, AssistantClient, ServerAddress
+from openmemory.connect.clients import NAME, AssistantClient, ServerAddress, named_folder, variables
 
 Hook = Literal["session-start", "prompt", "pre-compact", "session-end"]
 BRIEF: tuple[Hook, ...] = ("session-start",)
@@ -116,10 +116,10 @@ def _lists(found: Any) -> dict[str, list[Any]]:
 
 
 def _entries(notation: HookNotation, chosen: Collection[Hook], server: ServerAddress) -> dict[str, Any]:
-    """Our entries by event. The command of the `server` lacks only the name of the hook, in the third place."""
-    program, word, *options = server.command
+    """Our entries by event. The command of the `server` lacks only the name of the hook, after the word `hook`."""
+    at = server.command.index("hook") + 1
     return {
-        event: [notation.entry(hook, shlex.join([program, word, hook, *options]))]
+        event: [notation.entry(hook, shlex.join([*server.command[:at], hook, *server.command[at:]]))]
         for hook, event in notation.events.items()
         if hook in chosen
     }
@@ -130,9 +130,15 @@ _CLAUDE = HookNotation({**_CODEX.events, "pre-compact": "PreCompact", "session-e
 _CURSOR = HookNotation({"session-start": "sessionStart"}, grouped=False)
 
 
-def hooked(chosen: Collection[Hook] = BRIEF, home: Path | None = None) -> list[AssistantClient]:
-    """The assistants that have hooks: each as the file with its hooks, and the entries for the chosen ones."""
+def hooked(
+    chosen: Collection[Hook] = BRIEF, home: Path | None = None, environ: Mapping[str, str] | None = None
+) -> list[AssistantClient]:
+    """The assistants that have hooks: each as the file with its hooks, and the entries for the chosen ones. `environ`
+    is that of `assistants`."""
+    environ = variables(home, environ)
     home = home or Path.home()
+    claude = named_folder(environ, "CLAUDE_CONFIG_DIR", home / ".claude")
+    codex = named_folder(environ, "CODEX_HOME", home / ".codex")
 
     def client(app: str, title: str, file: Path, notation: HookNotation, then: str, **head: Any) -> AssistantClient:
         own = partial(_entries, notation, chosen)
@@ -142,9 +148,7 @@ def hooked(chosen: Collection[Hook] = BRIEF, home: Path | None = None) -> list[A
         )  # fmt: skip
 
     return [
-        client(
-            "claude-code", "Claude Code", home / ".claude/settings.json", _CLAUDE, "It runs from the next session on."
-        ),
-        client("codex", "Codex", home / ".codex/hooks.json", _CODEX, "Trust it there: /hooks."),
+        client("claude-code", "Claude Code", claude / "settings.json", _CLAUDE, "It runs from the next session on."),
+        client("codex", "Codex", codex / "hooks.json", _CODEX, "Trust it there: /hooks."),
         client("cursor", "Cursor", home / ".cursor/hooks.json", _CURSOR, "Open a new chat.", version=1),
     ]

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-_STRING = r'"(?:[^"\\]|\\.)*"'
-_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STRING = r'"(?:[^"\\]++|\\.)*+"?'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 _BLANKS = re.compile(r"\s*")
-_REST_OF_LINE = re.compile(r"[ \t]*(?:/\*[^\n]*?\*/[ \t]*)*(?://[^\r\n]*)?(?=\r?\n)")
+_REST_OF_LINE = re.compile(r"[ \t]*+(?:/\*(?:[^*\n]++|\*(?!/))*+\*/[ \t]*+)*+(?://[^\r\n]*)?(?=\r?\n)")
 """Matches blanks and comments after a value, if nothing else follows on its line."""
 _decoded = json.JSONDecoder().raw_decode
 
@@ -149,7 +149,8 @@ class _Document:
 
 def _blanked(found: re.Match[str]) -> str:
     part = found.group()
-    return part if part.startswith('"') else re.sub(r"\S", " ", part)
+    is_open = part.startswith("/*") and not part.endswith("*/", 2)
+    return part if is_open or part.startswith('"') else re.sub(r"\S", " ", part)
 
 
 def _added(document: _Document, start: int, key: Key, value: Any, *, depth: int) -> str:

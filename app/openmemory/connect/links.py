@@ -14,8 +14,8 @@ def link(client: AssistantClient, server: ServerAddress) -> str | None:
     if server.url and client.remote is None:
         return None
     entry = client.entry(server)
-    if client.app == "vscode":
-        return "vscode:mcp/install?" + quote(json.dumps({"name": NAME} | entry), safe="")
+    if client.app in ("vscode", "vscode-insiders", "vscodium"):
+        return f"{client.app}:mcp/install?" + quote(json.dumps({"name": NAME} | entry), safe="")
     if client.app in ("cursor", "lm-studio"):
         address = {
             "cursor": "cursor://anysphere.cursor-deeplink/mcp/install",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -11,10 +12,18 @@ from urllib.parse import quote
 from openmemory.connect.clients import AssistantClient, ServerAddress
 
 
-def program() -> str:
-    """The command that assistants start. Those with a window do not have the PATH of a shell."""
-    own = Path(sys.executable).with_name("openmemory")
-    return str(own) if own.exists() else shutil.which("openmemory") or "openmemory"
+def program() -> tuple[str, ...]:
+    """The command that assistants start: this program. Those with a window do not have the PATH of a shell."""
+    own = Path(sys.executable).with_name("openmemory.exe" if os.name == "nt" else "openmemory")
+    # -P: do not import from the working folder.
+    return (str(own),) if own.exists() else (sys.executable, "-P", "-m", "openmemory")
+
+
+def shared_program() -> tuple[str, ...]:
+    """The command in files that others share: the bare name, where it starts this program; otherwise as `program`."""
+    own, found = program(), shutil.which("openmemory")
+    same = found is not None and len(own) == 1 and os.path.realpath(found) == os.path.realpath(own[0])
+    return ("openmemory",) if same else own
 
 
 def server(

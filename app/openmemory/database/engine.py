@@ -21,9 +21,10 @@ from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.pool import NullPool
 
 from openmemory.config.settings import DatabaseSettings
+from openmemory.database.failures import cause_of, unavailable
 from openmemory.database.liveness import Connection, LivenessCheck, ended
 from openmemory.database.pool import CheckoutLimit, ConnectionPool, PoolUse
-from openmemory.errors import Overtaken, SetupError, Unavailable
+from openmemory.errors import Overtaken, SetupError
 from openmemory.serialization import exact_json
 
 log = logging.getLogger(__name__)
@@ -31,21 +32,11 @@ log = logging.getLogger(__name__)
 Tx = AsyncConnection
 """A connection inside a transaction. Inner functions take it as their first argument and never commit."""
 
-_AWAY = (
-    pg.OperationalError,
-    pg.InterfaceError,
-    pg.QueryCanceled,
-    pg.AdminShutdown,
-    pg.CrashShutdown,
-    pg.CannotConnectNow,
-    pg.TooManyConnections,
-    pg.InsufficientResources,
-    pg.ReadOnlySqlTransaction,
-    pg.IdleInTransactionSessionTimeout,
-)
-
 _GRACE = 2.0
 """Seconds beyond `statement_timeout` that PostgreSQL is given to report a cancelled statement."""
+
+_NO_POOL: dict[str, Any] = {"poolclass": NullPool, "pool_reset_on_return": None}
+"""For engines whose connections `ConnectionPool` keeps. What it closes has nothing to roll back."""
 
 _OLD = 1800
 """Seconds after which a connection is reopened before it is used again."""
@@ -75,6 +66,7 @@ def _session(settings: DatabaseSettings) -> dict[str, str]:
     instead of 1.8)."""
     return {
         "statement_timeout": f"{settings.statement_timeout}s",
+        "lock_timeout": _lock_timeout(settings.statement_timeout),
         # Releases the locks of a vanished client machine within about a minute.
         "tcp_keepalives_idle": "30",
         "tcp_keepalives_interval": "10",
@@ -85,6 +77,11 @@ def _session(settings: DatabaseSettings) -> dict[str, str]:
         "plan_cache_mode": "force_generic_plan",
         "jit": "off",
     }
+
+
+def _lock_timeout(seconds: int) -> str:
+    """A little less than the timeout of a statement, so that one that waits for a lock says so."""
+    return f"{900 * seconds}ms"
 
 
 _PLANNED = "-c plan_cache_mode=force_custom_plan -c work_mem=16MB"
@@ -107,12 +104,6 @@ def normal_url(url: str) -> str:
             f"database.url: {parsed.drivername!r} is not supported; valid is postgresql://user:password@host:5432/name"
         )
     return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
-
-
-def most_connections(settings: DatabaseSettings, *, processes: int) -> int:
-    """The maximum number of connections that these processes may have open: three pools, one connection for LISTEN, and
-    a few for schema maintenance."""
-    return processes * (3 * settings.pool_size + 1) + 4
 
 
 def reaching(url: URL, connect_timeout: int) -> dict[str, Any]:
@@ -152,25 +143,21 @@ class Database:
             "json_deserializer": exact_json.loads,
             "connect_args": self._reaching | {"async_creator_fn": self._connect},
         }
-        pool = {
-            "pool_size": settings.pool_size,
-            "max_overflow": 0,
-            # The most recently used connection is reused first, so that few are opened and those have warm caches.
-            "pool_use_lifo": True,
-        }
-        self.engine: AsyncEngine = create_async_engine(self.url, **options, **pool)
-        self._transactions = self._limit()
-        event.listen(self.engine.sync_engine, "connect", _opened)
-        event.listen(self.engine.sync_engine, "checkout", self._checked)
-        # A separate pool: switching one connection's mode for every statement costs as much as a short statement.
-        self._statements = self._pool(options)
+        size = settings.pool_size
+        self._transactions = self._pool(create_async_engine(self.url, **options, **_NO_POOL), size)
+        # Separate pools: switching one connection's mode for every statement costs as much as a short statement.
+        options["isolation_level"] = "AUTOCOMMIT"
+        self._statements = self._pool(create_async_engine(self.url, **options, **_NO_POOL), size)
         planned = {"options": f"{self._reaching['options']} {_PLANNED}"}
-        self._planned = self._pool(options | {"connect_args": options["connect_args"] | planned})
+        options["connect_args"] = options["connect_args"] | planned
+        self._planned = self._pool(create_async_engine(self.url, **options, **_NO_POOL), size)
+        self.engine = self._transactions.engine
         self.failures = 0
         """The number of transactions and statements that failed because PostgreSQL was down."""
         self._suspect_until = 0.0
         self._away_since: float | None = None
         self._said: float | None = None
+        self._crowded: float | None = None
         self._told = False
         """True if the log reported the current outage. Only then does it also report the recovery."""
 
@@ -184,7 +171,7 @@ class Database:
                 the commit itself was lost: then the write may have succeeded, and repeating it must be safe.
         """
         with _Outage(self):
-            async with self._transactions.checkout(), self.engine.begin() as tx:
+            async with self._transactions.connection() as tx, tx.begin():
                 yield tx
 
     @asynccontextmanager
@@ -203,6 +190,7 @@ class Database:
                 if snapshot:
                     await tx.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
                 await tx.execute(text(f"SET LOCAL statement_timeout = '{seconds}s'"))
+                await tx.execute(text(f"SET LOCAL lock_timeout = '{_lock_timeout(seconds)}'"))
                 # Much time may pass between two of these statements, and each needs its own plan.
                 await tx.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{seconds}s'"))
                 await tx.execute(text("SET LOCAL plan_cache_mode = auto"))
@@ -257,29 +245,33 @@ class Database:
 
     def pools(self) -> dict[str, PoolUse]:
         """Returns the usage of the pools for transactions, single statements and lists."""
-        pool: Any = self.engine.pool
         return {
-            "transactions": PoolUse(pool.checkedout(), pool.checkedin(), self._settings.pool_size),
+            "transactions": self._transactions.use,
             "statements": self._statements.use,
             "planned": self._planned.use,
         }
 
     async def close(self) -> None:
         """Close every connection."""
-        await self.engine.dispose()
-        await self._statements.close()
-        await self._planned.close()
+        for pool in (self._transactions, self._statements, self._planned):
+            await pool.close()
 
-    def _pool(self, options: dict[str, Any]) -> ConnectionPool:
-        # There is nothing to roll back on a connection that is about to be closed.
-        options = options | {"isolation_level": "AUTOCOMMIT", "poolclass": NullPool, "pool_reset_on_return": None}
-        engine = create_async_engine(self.url, **options)
+    def _pool(self, engine: AsyncEngine, size: int) -> ConnectionPool:
         event.listen(engine.sync_engine, "connect", _opened)
-        return ConnectionPool(engine, self._fit, size=self._settings.pool_size, limit=self._limit())
+        limit = CheckoutLimit(size, stalled=self._settings.connect_timeout, longest=self._settings.pool_timeout)
+        return ConnectionPool(engine, self._fit, size=size, limit=limit, make_room=self._make_room)
 
-    def _limit(self) -> CheckoutLimit:
-        settings = self._settings
-        return CheckoutLimit(settings.pool_size, stalled=settings.connect_timeout, longest=settings.pool_timeout)
+    async def _make_room(self) -> bool:
+        """Closes a connection that a pool keeps for later, because the server grants no other. Returns False if there
+        is none."""
+        for pool in (self._planned, self._statements, self._transactions):
+            if await pool.drop_idle():
+                return True
+        now = time.monotonic()
+        if self._crowded is None or now - self._crowded >= _SAID_EVERY:
+            self._crowded = now
+            log.warning("PostgreSQL grants no further connection; requests wait for those that are open")
+        return False
 
     async def _connect(self, *arguments: Any, **options: Any) -> Connection:
         # The driver applies its timeout to each address of each host; name resolution has none.
@@ -299,16 +291,9 @@ class Database:
         arguments, options = self.engine.dialect.create_connect_args(make_url(self.url))
         return await self._connect(*arguments, **{**options, **self._reaching})
 
-    def _checked(self, connection: Any, record: Any, _: Any) -> None:
-        """Runs before a pooled connection is used. One that was closed while idle is reopened, which the caller does
-        not notice. One opened before another broke is suspect: its server may have vanished silently."""
-        if record.info.pop("new", False):
-            return
-        if not self._fit(record.info["opened"], connection.driver_connection):
-            raise exc.DisconnectionError
-
     def _fit(self, opened: float, driver: Any) -> bool:
-        """Returns True if an idle connection can be used again."""
+        """Returns True if an idle connection can be used again. One that was opened before another broke is suspect:
+        its server may have vanished silently."""
         return max(self._suspect_until, time.monotonic() - _OLD) < opened and not ended(driver)
 
     def _failed(self, since: float, reason: BaseException, *, broken: bool) -> None:
@@ -344,24 +329,19 @@ class _Outage:
             if database._away_since is not None:
                 database._answered()
             return
-        if isinstance(error, exc.TimeoutError):
-            raise Unavailable("The database has no free connection.", code="database_unavailable") from error
         broken = isinstance(error, exc.DBAPIError) and error.connection_invalidated
-        cause = error.orig if isinstance(error, exc.DBAPIError) else error
-        if isinstance(cause, pg.DeadlockDetected | pg.SerializationFailure) and not broken:
-            # PostgreSQL is healthy and aborted one of two conflicting transactions.
-            words = "Somebody else changed the same at the same moment, and nothing was written. Do it again."
-            raise Overtaken(words) from error
-        if broken or isinstance(cause, (*_AWAY, ConnectionError)):
+        refusal = unavailable(error, broken=broken)
+        if refusal is None:
+            return
+        if not isinstance(error, exc.TimeoutError) and not isinstance(refusal, Overtaken):
+            cause = cause_of(error)
             # A read-only server may have been replaced by another, so its connections are useless too.
-            broken = broken or isinstance(cause, pg.ReadOnlySqlTransaction)
-            database._failed(self._since, cast(BaseException, cause), broken=broken)
-            raise Unavailable("The database does not answer.", code="database_unavailable") from error
+            database._failed(self._since, cause, broken=broken or isinstance(cause, pg.ReadOnlySqlTransaction))
+        raise refusal from error
 
 
 def _opened(_: Any, record: Any) -> None:
     record.info["opened"] = time.monotonic()
-    record.info["new"] = True
 
 
 def _first_line(error: BaseException) -> str:

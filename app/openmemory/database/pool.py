@@ -1,4 +1,4 @@
-"""A connection pool for single statements.
+"""A connection pool whose callers wait in line.
 
 SQLAlchemy's pool takes as long to check a connection out and in as a short statement takes, and a search has four
 statements. Here a connection is one object from its opening to its end.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -17,6 +18,11 @@ from psycopg import AsyncConnection as Driver
 from psycopg.pq import TransactionStatus
 from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from openmemory.database.failures import has_no_room
+
+_REFUSED = 0.5
+"""Seconds until a pool tries again to open a connection that the server refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class _Idle(NamedTuple):
 
 
 class CheckoutLimit:
-    """Limits how many connections of a pool are in use, and how long a caller waits for one.
+    """Limits how many connections of a pool are in use, and how long a caller waits in line for one.
 
     A caller waits for `longest` seconds, but only while others give connections back: without one in `stalled` seconds
     the database hangs.
@@ -47,56 +53,76 @@ class CheckoutLimit:
         self._size = size
         self._stalled = stalled
         self._longest = longest
-        self._free = asyncio.Semaphore(size)
+        self._free = size
+        self._line: deque[asyncio.Future[None]] = deque()
         self._last = time.monotonic()
 
-    @asynccontextmanager
-    async def checkout(self) -> AsyncIterator[None]:
-        """Counts the block as a connection in use.
+    async def enter(self, since: float, *, first: bool = False) -> None:
+        """Counts a connection as in use, as soon as there is one. `since`: when the caller began to wait; `first`: the
+        caller stood in line already.
 
         Raises:
             sqlalchemy.exc.TimeoutError: all connections stayed in use.
         """
-        if self._free.locked():
-            await self._wait()
-        else:
-            await self._free.acquire()
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        (self._line.appendleft if first else self._line.append)(turn)
         try:
-            yield
-            self._last = time.monotonic()
-        finally:
-            self._free.release()
-
-    async def _wait(self) -> None:
-        start = time.monotonic()
-        acquiring = asyncio.ensure_future(self._free.acquire())
-        try:
-            while not acquiring.done():
-                limit = min(max(start, self._last) + self._stalled, start + self._longest)
+            while not turn.done():
+                limit = min(max(since, self._last) + self._stalled, since + self._longest)
                 if (left := limit - time.monotonic()) <= 0:
                     raise exc.TimeoutError(f"all {self._size} connections are in use")
-                await asyncio.wait({acquiring}, timeout=left)
+                await asyncio.wait({turn}, timeout=left)
         except BaseException:
-            if not acquiring.cancel():
-                self._free.release()
+            if turn.cancel():
+                self._line.remove(turn)
+            else:
+                self._next()
             raise
+
+    def leave(self, *, worked: bool) -> None:
+        """Gives a connection back. `worked`: the database served it."""
+        if worked:
+            self._last = time.monotonic()
+        self._next()
+
+    def suspend(self) -> None:
+        """Gives back a connection that the server refuses to open. The pool has one less for a moment."""
+        asyncio.get_running_loop().call_later(_REFUSED, self._next)
+
+    def _next(self) -> None:
+        while self._line:
+            if not (turn := self._line.popleft()).done():  # it is if its caller was cancelled a moment ago
+                turn.set_result(None)
+                return
+        self._free += 1
 
 
 class ConnectionPool:
-    """Checks out connections of an engine that commits every statement and has no pool. The most recently used one is
-    reused first.
+    """Checks out connections of an engine that has no pool. The most recently used one is reused first.
 
     At most `size` are open, and they stay open: a new one costs PostgreSQL as much as several searches, because its
-    caches are empty. `fit` decides, by its opening time and driver connection, whether one can be reused.
+    caches are empty. `fit` decides, by its opening time and driver connection, whether one can be reused. While the
+    server grants no further connection, callers wait for those that are open; `make_room` closes one that another pool
+    keeps.
     """
 
     def __init__(
-        self, engine: AsyncEngine, fit: Callable[[float, Driver[Any]], bool], *, size: int, limit: CheckoutLimit
+        self,
+        engine: AsyncEngine,
+        fit: Callable[[float, Driver[Any]], bool],
+        *,
+        size: int,
+        limit: CheckoutLimit,
+        make_room: Callable[[], Awaitable[bool]],
     ) -> None:
         self.engine = engine
         self._fit = fit
         self._size = size
         self._limit = limit
+        self._make_room = make_room
         self._idle: list[_Idle] = []
         self._used = 0
         self._closed = False
@@ -114,16 +140,44 @@ class ConnectionPool:
             sqlalchemy.exc.TimeoutError: all connections stayed in use.
             sqlalchemy.exc.DBAPIError: no connection can be opened.
         """
-        async with self._limit.checkout():
-            self._used += 1
+        connection = await self._acquired()
+        self._used += 1
+        worked = False
+        try:
+            yield connection
+            worked = True
+        finally:
             try:
-                connection = await self._taken()
-                try:
-                    yield connection
-                finally:
-                    await self._returned(connection)
+                await self._returned(connection)
             finally:
                 self._used -= 1
+                self._limit.leave(worked=worked)
+
+    async def _acquired(self) -> AsyncConnection:
+        since, first = time.monotonic(), False
+        while True:
+            await self._limit.enter(since, first=first)
+            try:
+                while True:
+                    try:
+                        return await self._taken()
+                    except exc.DBAPIError as error:
+                        if not has_no_room(error):
+                            raise
+                    if not await self._make_room():
+                        break
+            except BaseException:
+                self._limit.leave(worked=False)
+                raise
+            self._limit.suspend()
+            first = True
+
+    async def drop_idle(self) -> bool:
+        """Close the idle connection that was used least recently. Returns False if there is none."""
+        if not self._idle:
+            return False
+        await _close(self._idle.pop(0).connection)
+        return True
 
     async def close(self) -> None:
         """Close every idle connection, and from now on every returned one."""

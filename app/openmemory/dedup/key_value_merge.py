@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
 from uuid import UUID
@@ -30,6 +30,7 @@ from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
 from openmemory.memories import changes
 from openmemory.memories.intake import Intake
+from openmemory.memories.lifecycle.superseding import LATE
 from openmemory.memories.models import LOOKS_LIKE_KEY_VALUES, Memory, MemoryRevision
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded, PairChange, PairSource
@@ -39,9 +40,6 @@ CANDIDATES = 20
 
 REVISIONS = 100
 """The maximum number of revisions that are searched for the origin of a value."""
-
-LATE = timedelta(minutes=1)
-"""The maximum transmission delay. A text with an older date describes the past and is not merged."""
 
 LOOKS = 3
 """The maximum number of searches if the memory that was found has changed before it is locked."""

@@ -24,7 +24,7 @@ _PAIR = re.compile(rf"[ \t]*({_KEY})([ \t]*)=(?![=>])(.*)")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _QUOTED = re.compile(r'"[^"]*"')
 _ASSIGNED = re.compile(rf"{_KEY}=.*")
-_CODE = re.compile(r"[\w.]+\(.*\)|.*[;{\\]|.*\$[A-Za-z{(].*")
+_CODE = re.compile(r"[\w.]+\(.*\)|.*[;{\\]|.*\$[A-Za-z{(].*", re.DOTALL)
 """A function call, a statement or a shell variable."""
 _SENTENCE = re.compile(r"\S+ (?:is|are|was|were|has|have|will|means|gives|holds|makes)\b.*", re.IGNORECASE)
 _SEPARATORS = (None, ";", ",", "&")

@@ -145,7 +145,10 @@ class Duplicates:
         for alike in near.alike:
             if (row := await _locked(tx, caller, new, alike)) is None:
                 continue
-            if self._settings.near_duplicates == "supersede":
+            supersedes = self._settings.near_duplicates == "supersede"
+            if superseding.is_later(row.said, new.created_at) and (supersedes or alike.relation is Relation.MORE):
+                continue  # what was said earlier neither completes nor replaces what was said later
+            if supersedes:
                 return await _supersede(tx, caller, new, alike, apps)
             if (added := await self._merge(tx, caller, new, alike, row)) is not None:
                 return added
@@ -222,7 +225,12 @@ def is_comparable() -> ColumnElement[bool]:
 async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate) -> Any:
     """Locks a memory that was found. None if it has changed, or the caller has lost access to it."""
     query = (
-        select(Memory.id, Memory.metadata_.label("metadata"), CATEGORY_NAMES.label("categories"))
+        select(
+            Memory.id,
+            Memory.metadata_.label("metadata"),
+            CATEGORY_NAMES.label("categories"),
+            superseding.SAID_AT.label("said"),
+        )
         .where(_candidates(caller, new, [alike.id]), Memory.revision == alike.revision)
         .with_for_update(of=Memory, key_share=True)
     )

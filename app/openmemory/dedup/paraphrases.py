@@ -9,7 +9,6 @@ are English. In other languages, differences in numbers, names, negations and si
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from enum import StrEnum
 from functools import cached_property
@@ -34,6 +33,7 @@ from openmemory.dedup.english_words import (
     UNITS,
     USER,
 )
+from openmemory.dedup.spelling import Spelling, normalized, spelling
 from openmemory.embeddings.port import PACKAGED
 
 MIN_SIMILARITY = {PACKAGED: 0.75}
@@ -50,14 +50,17 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
 _QUOTED = re.compile(r"\"([^\"]{1,100})\"|“([^”]{1,100})”|«([^»]{1,100})»|`([^`]{1,100})`|(?<!\w)'([^']{2,100})'(?!\w)")
 # Paths, addresses, versions, snake_case, kebab-case with digits, camelCase.
 _IDENTIFIER = re.compile(
-    r"\w+(?:(?:[_@/\\:]|\.(?=\w)|::)\w+)+|--?[a-z][\w-]+|\w*[a-z]\w*[A-Z]\w*|\w*[A-Za-z]-?\d\w*|(?<=[\s(])[/~.]+[\w./-]+"
+    r"(?<!\w)(?:\w+(?:(?:[_@/\\:]|\.(?=\w)|::)\w+)+|[^\Wa-z]*+[a-z][^\WA-Z]*+[A-Z]\w*|\w*[A-Za-z]-?\d\w*)"
+    r"|--?[a-z][\w-]+|(?<=[\s(])[/~.]+[\w./-]+"
 )
-_NUMBER = re.compile(r"([$€£¥₹])?\s?(\d+(?:[.,:/\-]\d+)*)(?:(%|°?[^\W\d_]+)|[ \-](%|[^\W\d_]+))?")
-_SENTENCE = re.compile(r"(?:^|[.!?;:\n]\s*|[-*•]\s+)[\"'“(]*$")
+_CURRENCY = "[$¢-¥₠-⃏]"
+_UNIT = rf"%|{_CURRENCY}|°?[^\W\d_]+"
+_NUMBER = re.compile(rf"({_CURRENCY})?\s?(\d+(?:[.,:/\-]\d+)*)(?:({_UNIT})|[ \-]({_UNIT}))?")
+_LOOK_BACK = 40
 _SUFFIXES = ("ingly", "ing", "edly", "ed", "ies", "ied", "es", "s", "ly")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _SCALES = {"k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000, "bn": 10**9, "billion": 10**9}
-_ACTING = re.compile(r"\b([A-Z][\w'-]*) (?=([a-z']+))")
+_ACTING = re.compile(r"(?<![\w-])(?<!\w')([A-Z]\w*(?:['-]\w+)*+'?) (?=([a-z']+))")
 _USED_TO = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bget )(?<!\bgot )(?<!\bbe )\bused to\b", re.IGNORECASE)
 _PRESENT, _PAST = frozenset({"is", "are", "am", "'s"}), frozenset({"was", "were"})
 
@@ -82,13 +85,13 @@ def compare(old: str, new: str) -> TextComparison:
     """Compares the content of two texts with similar vectors.
 
     Possible differences: `number`, `negation`, `name`, `limit` (only, rarely, less), `certainty` (plans and wishes),
-    `time` (past and present), `opposite`, `who`, `order` (who does what to whom), `word` (one was replaced), `besides`
-    (each text says something that the other does not).
+    `time` (past and present), `opposite`, `who`, `sign` (a sign, a symbol, or the case of an identifier), `order` (who
+    does what to whom), `word` (one was replaced), `besides` (each text says something that the other does not).
     """
-    if _plain(old) == _plain(new):
+    before, after = ComparedText(old), ComparedText(new)
+    if before.spelling == after.spelling:
         return TextComparison(Relation.SAME)
-    before, after = _ComparedText(old), _ComparedText(new)
-    because = _contrary(before, after)
+    because = contrary(before, after)
     if not because:
         only_old, only_new = before.content - after.content, after.content - before.content
         because = (_apart if only_old and only_new else _rearranged)(before, after, only_old, only_new)
@@ -98,11 +101,16 @@ def compare(old: str, new: str) -> TextComparison:
     return TextComparison(Relation.MORE if more else Relation.SAME)
 
 
-class _ComparedText:
+class ComparedText:
     """A text and its features for the comparison, each computed on first use."""
 
     def __init__(self, text: str) -> None:
-        self.text = unicodedata.normalize("NFKC", text).replace("’", "'")
+        self.text = normalized(text)
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """The signs of the text, and the case of its identifiers."""
+        return spelling(self.text)
 
     @cached_property
     def words(self) -> list[str]:
@@ -154,7 +162,10 @@ class _ComparedText:
             bare = _bare(word.casefold())
             if not word[0].isupper() or bare in FUNCTION:
                 continue
-            if _SENTENCE.search(self.text[: match.start()]) and not word[1:2].isupper():
+            if (
+                _begins_sentence(self.text[max(0, match.start() - _LOOK_BACK) : match.start()])
+                and not word[1:2].isupper()
+            ):
                 following = _WORD.match(self.text, match.end() + 1)
                 if not (word.endswith("'s") or (following and following.group() in NAMING)):
                     continue
@@ -203,7 +214,7 @@ class _ComparedText:
         return some & self.every
 
 
-def _contrary(old: _ComparedText, new: _ComparedText) -> str:
+def contrary(old: ComparedText, new: ComparedText) -> str:
     """A difference that counts whatever else the texts say. Empty if there is none."""
     checks: tuple[tuple[str, bool], ...] = (
         ("limit", bool(old.has(LIMITING)) != bool(new.has(LIMITING))),
@@ -214,11 +225,12 @@ def _contrary(old: _ComparedText, new: _ComparedText) -> str:
         ("who", old.roles != new.roles),
         ("opposite", any(_exclusive(_members(old, groups), _members(new, groups)) for groups in _APART)),
         ("time", _over(old) != _over(new) or _tense(old, new)),
+        ("sign", old.spelling.differs(new.spelling)),
     )
     return next((because for because, differs in checks if differs), "")
 
 
-def _apart(old: _ComparedText, new: _ComparedText, only_old: frozenset[str], only_new: frozenset[str]) -> str:
+def _apart(old: ComparedText, new: ComparedText, only_old: frozenset[str], only_new: frozenset[str]) -> str:
     """The difference between two texts that each have words of their own. Empty if they only differ in wording."""
     if old.numbers != new.numbers:
         return "number"
@@ -232,7 +244,7 @@ def _apart(old: _ComparedText, new: _ComparedText, only_old: frozenset[str], onl
     return "word" if _replaced(old.sequence, new.sequence) else ""
 
 
-def _rearranged(old: _ComparedText, new: _ComparedText, only_old: frozenset[str], only_new: frozenset[str]) -> str:
+def _rearranged(old: ComparedText, new: ComparedText, only_old: frozenset[str], only_new: frozenset[str]) -> str:
     """The difference between two texts of which one has all words of the other. Empty if it says the same."""
     if (only_new or new.numbers - old.numbers) and (only_old or old.numbers - new.numbers):
         return "number"
@@ -246,7 +258,7 @@ def _exclusive(old: Any, new: Any) -> bool:
     return bool(old - new) and bool(new - old)
 
 
-def _renamed(old: _ComparedText, new: _ComparedText) -> bool:
+def _renamed(old: ComparedText, new: ComparedText) -> bool:
     """Returns True if each text has a name that the other lacks, or if a sentence begins with such a name."""
     (mine, first), (theirs, first_of_theirs) = old.named, new.named
     missing, others = set(mine) - new.every, set(theirs) - old.every
@@ -259,21 +271,29 @@ def _renamed(old: _ComparedText, new: _ComparedText) -> bool:
     return len(set(both[0])) > 1 and list(dict.fromkeys(both[0])) != list(dict.fromkeys(both[1])) and not _listed(old)
 
 
-def _listed(text: _ComparedText) -> bool:
+def _listed(text: ComparedText) -> bool:
     """Returns True if names are in a list, where the order has no meaning."""
-    return bool(re.search(r"\b[A-Z]\w+(, [A-Z]\w+)*,? (and|or|&) [A-Z]\w+", text.text))
+    return bool(re.search(r"\b[A-Z]\w+,? (and|or|&) [A-Z]\w+", text.text))
 
 
-def _over(text: _ComparedText) -> bool:
+def _begins_sentence(before: str) -> bool:
+    """Returns True if a sentence or an item of a list begins after this text."""
+    before = before.rstrip("\"'“(")
+    rest = before.rstrip()
+    after_end = rest[-1:] in (*".!?;:", "") or "\n" in before[len(rest) :]
+    return after_end or (rest[-1] in "-*•" and rest != before)
+
+
+def _over(text: ComparedText) -> bool:
     """Returns True if the text says that something is over."""
     return bool(text.has(FORMER)) or _USED_TO.search(text.text) is not None
 
 
-def _negated(text: _ComparedText) -> bool:
+def _negated(text: ComparedText) -> bool:
     return any(word in NEGATIONS or word.endswith("n't") for word in text.words)
 
 
-def _tense(old: _ComparedText, new: _ComparedText) -> bool:
+def _tense(old: ComparedText, new: ComparedText) -> bool:
     """Returns True if one text is about the past and the other about the present."""
     for one, other in ((old, new), (new, old)):
         if one.has(_PAST) and not one.has(_PRESENT) and other.has(_PRESENT) and not other.has(_PAST):
@@ -287,7 +307,7 @@ def _tense(old: _ComparedText, new: _ComparedText) -> bool:
     return False
 
 
-def _turned(old: _ComparedText, new: _ComparedText) -> bool:
+def _turned(old: ComparedText, new: ComparedText) -> bool:
     """Returns True if words have moved to the other side of a word, or follow a contradicting preposition."""
     before, after = old.relations, new.relations
     if any({before[word], after[word]} in CONTRARY for word in before.keys() & after.keys()):
@@ -317,7 +337,7 @@ def _around(words: list[str], word: str) -> tuple[set[str], set[str]]:
     return set(words[:at]), set(words[at + 1 :])
 
 
-def _within(old: _ComparedText, new: _ComparedText) -> bool:
+def _within(old: ComparedText, new: ComparedText) -> bool:
     """Returns True if the longer text has the words of the shorter one in the same order, with the same acting persons.
 
     "Alice likes tea" is not within "Bob likes tea and Alice likes coffee".
@@ -327,14 +347,14 @@ def _within(old: _ComparedText, new: _ComparedText) -> bool:
     return all(word in rest for word in short.sequence) and long.acting == short.acting
 
 
-def _sides(text: _ComparedText, word: str) -> tuple[set[str], set[str]]:
+def _sides(text: ComparedText, word: str) -> tuple[set[str], set[str]]:
     at = text.words.index(word)
     sides = text.words[:at], text.words[at + 1 :]
     left, right = ({_canonical(one) for one in side if _bare(one) not in FUNCTION} for side in sides)
     return left, right
 
 
-def _members(text: _ComparedText, groups: tuple[frozenset[str], ...]) -> set[int]:
+def _members(text: ComparedText, groups: tuple[frozenset[str], ...]) -> set[int]:
     """The numbers of the word sets, which exclude each other, that occur in the text."""
     return {number for number, group in enumerate(groups) if text.every & group}
 
@@ -353,7 +373,8 @@ def _in_digits(word: re.Match[str]) -> str:
 
 
 def _number(currency: str, digits: str, joined: str, apart: str) -> str:
-    unit = joined.casefold() or (apart.casefold() if apart.casefold() in UNITS or apart.casefold() in _SCALES else "")
+    unit = apart.casefold()
+    unit = joined.casefold() or (unit if unit in UNITS or unit in _SCALES or not unit[:1].isalpha() else "")
     if _THOUSANDS.fullmatch(digits):
         digits = digits.replace(",", "")
     if unit in _SCALES and digits.replace(".", "", 1).isdigit():
@@ -361,12 +382,6 @@ def _number(currency: str, digits: str, joined: str, apart: str) -> str:
     elif digits.isdigit():
         digits = f"{float(digits):.10g}" if len(digits) < 10 else digits
     return f"{digits.strip('-/.,:')} {UNITS.get(currency, UNITS.get(unit, unit))}".strip()
-
-
-def _plain(text: str) -> str:
-    """Normalizes a text to its words and the signs between digits. Ignores case, punctuation and blanks."""
-    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
-    return " ".join(re.findall(r"[^\W_]+(?:['.,:/_@+#$€£%-]+[^\W_]+)*[+#%]*|[$€£<>=+#%/-]", folded))
 
 
 def _bare(word: str) -> str:

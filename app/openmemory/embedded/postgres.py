@@ -23,7 +23,7 @@ from openmemory.embedded.binaries import Binaries, installed, runnable_by
 from openmemory.embedded.folder import DataFolder
 from openmemory.embedded.memory import machine, shared_buffers
 from openmemory.embedded.processes import end_servers, exited, kill_servers, launch, says_ready
-from openmemory.errors import SetupError
+from openmemory.errors import MOVE_BY_ARCHIVES, SetupError
 
 logger = logging.getLogger(__name__)
 
@@ -165,8 +165,7 @@ class EmbeddedPostgres:
         if major != binaries.major:
             raise SetupError(
                 f"{self.data}: written by PostgreSQL {major}, but this OpenMemory brings PostgreSQL {binaries.major}; "
-                "run `openmemory export` with the OpenMemory that wrote it, then `openmemory import` into a new "
-                "data folder with this one"
+                f"{MOVE_BY_ARCHIVES}"
             )
         owner, wanted = self.data.stat().st_uid, self._account.uid if self._account else os.geteuid()
         if self._account and owner == 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -15,9 +14,12 @@ from pydantic import BaseModel
 from sqlalchemy import func, select, text
 
 from openmemory.access.models import App, User
+from openmemory.capture.backlog import backlog
+from openmemory.capture.worker import Worker
 from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
-from openmemory.errors import Unavailable
+from openmemory.errors import SetupError
+from openmemory.health.probes import Check, Probe
 from openmemory.index.generations import registry
 from openmemory.index.lease import LOST
 from openmemory.index.models import Embedding, SyncRun
@@ -26,17 +28,12 @@ from openmemory.index.space import Spaces
 from openmemory.index.sync import outbox
 from openmemory.index.sync.reconcile import Reconciler
 from openmemory.memories.models import Memory
+from openmemory.objects.service import Objects
+from openmemory.resilience.circuit_breaker import BreakerState
 from openmemory.saved_settings.row import stored_now
+from openmemory.saved_settings.trials import Trials
+from openmemory.schema.catalogue import in_words, lacking_now
 from openmemory.sources.models import Passage
-
-
-class Check(BaseModel):
-    """One dependency: `ok` and what is known of it, or `error` in words."""
-
-    ok: bool
-    detail: dict[str, Any] = {}
-    error: str | None = None
-    milliseconds: float
 
 
 class Readiness(BaseModel):
@@ -102,27 +99,48 @@ class Health:
         version: str,
         *,
         index_folder: Path | None = None,
+        objects: Objects | None = None,
+        models: Trials | None = None,
+        captures: Worker | None = None,
     ) -> None:
+        """`objects`: the store of documents, if it is used; `models`: asks the language model in use; `captures`: knows
+        how it answered last."""
         self._database = database
         self._spaces = spaces
         self._reconciler = reconciler
         self._version = version
         self._index_folder = index_folder
-
-    async def ready(self) -> Readiness:
-        """Returns the result of one check of each dependency."""
-        checks = {
-            "postgres": await _check(self._postgres()),
-            "index": await _check(self._vector_index()),
-            "embedder": await _check(self._model()),
+        self._models = models
+        self._captures = captures
+        self._server = Probe(self._postgres, within=_PATIENCE)
+        self._writes = Probe(self._written, within=_PATIENCE, keep=10)
+        self._others = {
+            "index": Probe(self._vector_index, within=_PATIENCE),
+            "embedder": Probe(self._model, within=_PATIENCE, keep=30, of=lambda: self._spaces.serving),
         }
-        if not checks["postgres"].ok:
+        if objects is not None:
+            self._others["documents"] = Probe(objects.check, within=_PATIENCE, keep=60)
+        self._schema = Probe(self._compared, within=_PATIENCE)
+        self._llm = Probe(self._language_model, within=_LLM_PATIENCE, keep=60)
+
+    async def ready(self, *, anew: bool = False) -> Readiness:
+        """Returns the result of a check of each dependency. `anew`: of one that is not over yet."""
+        server, *others = await asyncio.gather(
+            self._server.check(anew=anew), *(probe.check(anew=anew) for probe in self._others.values())
+        )
+        if server.ok and not (written := await self._writes.check(anew=anew)).ok:
+            server = server.model_copy(update={"ok": False, "error": written.error})
+        checks = {"postgres": server, **dict(zip(self._others, others, strict=True))}
+        # Without a call: one that costs money or wakes a model is left to the doctor.
+        if self._captures is not None and self._captures.away:
+            checks["language_model"] = Check(ok=False, error="it did not answer the last time", milliseconds=0)
+        if not server.ok:
             return Readiness(status="down", checks=checks)
         return Readiness(status="ok" if all(check.ok for check in checks.values()) else "degraded", checks=checks)
 
     async def diagnose(self) -> Diagnosis:
         """Returns readiness, counts, stuck outbox entries, and the differences between the two stores."""
-        ready = await self.ready()
+        ready = await self._examined()
         problems = [f"{name}: {check.error}" for name, check in ready.checks.items() if not check.ok]
         counts: dict[str, int] = {}
         sizes: dict[str, int] = {}
@@ -138,6 +156,9 @@ class Health:
                     counts[name] = count
                 sizes["database"] = (await tx.execute(_DATABASE_SIZE)).scalar_one()
                 unreadable = (await stored_now(tx)).unreadable
+                captures = await backlog(tx)
+                counts |= {"captures_waiting": captures.waiting, "captures_failed": captures.failed}
+                problems += captures.problems
                 row = (await tx.execute(_LAST_SYNC)).one_or_none()
                 last = dict(row._mapping) if row else None
             if ready.checks["index"].ok:
@@ -149,12 +170,7 @@ class Health:
             collections = await self._collections()
         if self._index_folder is not None:
             sizes["index"] = await asyncio.to_thread(_folder_size, self._index_folder)
-        if self._reconciler.monitor.lease.lost:
-            problems.append(f"index: {LOST}, so searches find by words alone; stop that service, or use one Qdrant")
-        elif (reason := self._spaces.serving.behind) is not None:
-            problems.append(f"index: memories may be missing in it, because {reason}; run `openmemory sync`")
-        if self._spaces.obstacle is not None:
-            problems.append(f"model: {self._spaces.obstacle}; searches go on with {self._spaces.serving.model}")
+        problems += self._index_problems()
         if unreadable:
             problems.append(
                 f"configuration: {', '.join(unreadable)} was saved in a form that cannot be read, and counts as not"
@@ -174,6 +190,29 @@ class Health:
             marks_waiting=waiting, marks_stuck=stuck, drift=drift, collections=collections, last_sync=last,
             problems=problems,
         )  # fmt: skip
+
+    async def _examined(self) -> Readiness:
+        """Returns readiness with the checks that take too long for every probe of a load balancer."""
+        ready, llm = await asyncio.gather(self.ready(anew=True), self._llm.check())
+        if llm.detail or not llm.ok:
+            ready.checks["language_model"] = llm
+        if ready.checks["postgres"].ok:
+            ready.checks["schema"] = await self._schema.check(anew=True)
+        return ready
+
+    def _index_problems(self) -> list[str]:
+        """Returns what this process knows to be wrong with the index and its model."""
+        problems: list[str] = []
+        lease = self._reconciler.monitor.lease
+        if lease.taken:
+            problems.append(f"index: {LOST}, so searches find by words alone; stop that service, or use one Qdrant")
+        elif lease.foreign is not None:
+            problems.append(f"index: searches find by words alone, because {lease.foreign}")
+        elif (reason := self._spaces.serving.behind) is not None:
+            problems.append(f"index: memories may be missing in it, because {reason}; run `openmemory sync`")
+        if self._spaces.obstacle is not None:
+            problems.append(f"model: {self._spaces.obstacle}; searches go on with {self._spaces.serving.model}")
+        return problems
 
     async def _collections(self) -> list[Collection]:
         async with self._database.statement() as tx:
@@ -196,18 +235,53 @@ class Health:
             version, schema = (await tx.execute(_VERSIONS)).one()
         return {"version": version.partition(" ")[0], "schema": schema}
 
+    async def _written(self) -> dict[str, Any]:
+        """Does what every write needs, and changes nothing."""
+        async with self._database.planned() as tx:
+            await tx.execute(_NOTHING)
+        async with self._database.transaction() as tx:
+            await tx.execute(_BOUNDS)
+            await tx.execute(_WRITE)
+            await tx.execute(_FILE)
+        return {}
+
+    async def _compared(self) -> dict[str, Any]:
+        async with self._database.statement() as tx:
+            if missing := await lacking_now(tx):
+                raise SetupError(f"the database lacks {in_words(missing)}; restore it from a back-up")
+        return {}
+
     async def _vector_index(self) -> dict[str, Any]:
         return asdict(await self._spaces.serving.index.status())
 
     async def _model(self) -> dict[str, Any]:
         space = self._spaces.serving
-        found: dict[str, Any] = {"model": space.model, "dimension": await space.embedder.dimension()}
+        if space.embedder_breaker.state is not BreakerState.CLOSED:
+            raise EmbedderUnavailable("it failed repeatedly, and is asked again every few seconds")
+        await space.ask_model()
+        found: dict[str, Any] = {"model": space.model, "dimension": await space.dimension()}
         if self._spaces.obstacle is not None:
             found["obstacle"] = self._spaces.obstacle
         return found
 
+    async def _language_model(self) -> dict[str, Any]:
+        model = None if self._models is None else await self._models.ask_language_model()
+        return {} if model is None else {"model": model}
+
+
+_PATIENCE = 4.0
+"""Seconds that a dependency has to answer."""
+
+_LLM_PATIENCE = 15.0
+"""Seconds that a language model has to answer."""
 
 _VERSIONS = text("SELECT current_setting('server_version'), (SELECT version_num FROM alembic_version LIMIT 1)")
+_NOTHING = text("SELECT 1")
+_BOUNDS = text("SELECT set_config('work_mem', '64kB', true), set_config('lock_timeout', '2s', true)")
+_WRITE = text("UPDATE memories SET id = id WHERE false")
+"""Refused by a read-only server, by a lock on the table, and to a role that may not write."""
+_FILE = text("SELECT count(*) FROM generate_series(1, 40000)")
+"""More than `work_mem` holds, so PostgreSQL writes a temporary file of about a megabyte: a full disk refuses it."""
 _DATABASE_SIZE = select(func.pg_database_size(func.current_database()))
 _COUNTS = select(
     select(func.count()).select_from(User).scalar_subquery().label("users"),
@@ -238,16 +312,3 @@ def _folder_size(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 total += os.lstat(f"{parent}/{name}").st_blocks * _BLOCK
     return total
-
-
-async def _check(work: Any) -> Check:
-    started = time.perf_counter()
-    try:
-        detail, error = await work, None
-    except Unavailable as failure:
-        detail, error = {}, failure.message
-    except (IndexUnavailable, EmbedderUnavailable) as failure:
-        detail, error = {}, str(failure) or type(failure).__name__
-    return Check(
-        ok=error is None, detail=detail, error=error, milliseconds=round((time.perf_counter() - started) * 1e3, 2)
-    )

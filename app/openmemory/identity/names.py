@@ -11,8 +11,8 @@ from openmemory.errors import Invalid, TooLarge
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def checked_name(value: str, field: str, limit: int) -> str:
-    """Returns a name without surrounding blanks.
+def checked_name(value: str, field: str, limit: int, setting: str = "limits.name") -> str:
+    """Returns a name, or a title or another text of one line, without surrounding blanks.
 
     Raises:
         Invalid: it is blank, longer than `limit` characters, or has a control character or half of a surrogate pair.
@@ -21,11 +21,16 @@ def checked_name(value: str, field: str, limit: int) -> str:
     if not name:
         raise Invalid(field, "must not be empty or blank")
     if len(value) > limit:
-        raise TooLarge(field, f"has {len(value):,} characters; the limit is {limit:,} (limits.name)")
-    if found := _CONTROLS.search(name):
-        raise Invalid(field, f"must not contain control characters, such as U+{ord(found[0]):04X}")
+        raise TooLarge(field, f"has {len(value):,} characters; the limit is {limit:,} ({setting})")
+    one_line(name, field)
     storable(name, field)
     return name
+
+
+def one_line(value: str, field: str) -> None:
+    """Rejects line breaks and other control characters, which would make a name look like something else."""
+    if found := _CONTROLS.search(value):
+        raise Invalid(field, f"must not contain control characters, such as U+{ord(found[0]):04X}")
 
 
 def storable(value: str, field: str) -> None:

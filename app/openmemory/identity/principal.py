@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,7 +17,8 @@ class Scope(StrEnum):
     WRITE = "write"
     """Add, change, forget and erase memories; manage rules and apps."""
     ADMIN = "admin"
-    """Manage keys; access the whole audit log and the whole index."""
+    """Manage keys within the bounds of the credential; without bounds, also the service as a whole: its configuration,
+    the whole audit log and the whole index."""
 
 
 ALL_SCOPES = frozenset(Scope)
@@ -49,6 +51,7 @@ class Principal:
     shown to people in the audit log. None for `user` allows every user; None for `app` allows every app of the user,
     and acting as the user themself; None for `namespaces` allows all. `address` and `request` belong to the one
     request that this principal sent. `ends`: when a token expires, in seconds since 1970; keys are looked up instead.
+    `administrator`: the settings name the user, so that the scope admin holds for the whole service.
     """
 
     id: str
@@ -61,6 +64,7 @@ class Principal:
     address: str | None = None
     request: str | None = None
     ends: float | None = None
+    administrator: bool = False
 
     @property
     def assistant(self) -> bool:
@@ -110,18 +114,63 @@ class Principal:
             raise InsufficientScope(scope, f"This needs the scope {scope}, which the credential lacks.")
 
     @property
-    def operates(self) -> bool:
-        """Returns True if it may see the service as a whole: as an administrator, or with read access to every user."""
-        everybody = self.user is None and self.app is None and self.namespaces is None
-        return Scope.ADMIN in self.scopes or (everybody and Scope.READ in self.scopes)
+    def bounded(self) -> bool:
+        """Returns True if it is bound to a user, an app or namespaces, and no settings make it an administrator."""
+        return not self.administrator and (self.user, self.app, self.namespaces) != (None, None, None)
 
-    def must_operate(self) -> None:
-        """Require a principal that may see the service as a whole: an administrator, or one not bound to a user.
+    @property
+    def administers(self) -> bool:
+        """Returns True if it may manage what concerns every user."""
+        return Scope.ADMIN in self.scopes and not self.bounded
+
+    def must_administer(self) -> None:
+        """Require a principal that may manage what concerns every user.
 
         Raises:
-            Forbidden: the credential is bound to one user and is not an administrator's.
+            Forbidden: it lacks the scope admin, or has it only for its user, app or namespaces.
+        """
+        self.must(Scope.ADMIN)
+        if self.bounded:
+            raise Forbidden(
+                "This concerns every user, and the credential has the scope admin only within its bounds.",
+                code="admin_bounded",
+                hint="It needs a credential with the scope admin that is bound to no user, app or namespace.",
+            )
+
+    def must_cover(self, user: str | None, app: str | None, namespaces: Sequence[str] | None) -> None:
+        """Require that another credential with these bounds would reach no further than this one.
+
+        Raises:
+            Forbidden: it would; the code names the bound.
+        """
+        if not self.bounded:
+            return
+        allowed = self.namespaces
+        for what, within in (
+            ("user", self.user in (None, user)),
+            ("app", self.app in (None, app)),
+            ("namespace", allowed is None or (namespaces is not None and set(namespaces) <= set(allowed))),
+        ):
+            if not within:
+                raise Forbidden(
+                    f"A credential that is bound to a {what} manages only keys with the same bound, or a narrower one.",
+                    code=f"{what}_not_allowed",
+                )
+
+    @property
+    def operates(self) -> bool:
+        """Returns True if it may see the service as a whole: as an administrator, or with read access to every user."""
+        return self.administers or (not self.bounded and Scope.READ in self.scopes)
+
+    def must_operate(self) -> None:
+        """Require a principal that may see the service as a whole: an administrator, or one without bounds.
+
+        Raises:
+            Forbidden: the credential is bound to a user, an app or namespaces.
         """
         if not self.operates:
+            if Scope.ADMIN in self.scopes:
+                self.must_administer()
             words = "This tells of all users: it needs the scope admin, or a credential for every user."
             raise InsufficientScope(Scope.ADMIN, words)
 

@@ -8,10 +8,10 @@ from typing import Any, Self
 from uuid import UUID
 
 from openmemory.serialization import exact_json
+from openmemory.serialization.surrogates import replace_in
+from openmemory.serialization.timestamps import epoch_time
 
 STATES = ("active", "paused", "archived", "deleted")
-_MAX_SECONDS = 253_402_300_799
-"""The last second of the year 9999."""
 
 
 class Unusable(ValueError):
@@ -38,16 +38,12 @@ def identifier(name: str, value: Any) -> str:
 
 
 def words(name: str, value: Any) -> str:
-    """A string that can be encoded as UTF-8."""
+    """A string, with U+FFFD in place of halves of surrogate pairs and of invalid UTF-8."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if not isinstance(value, str):
         raise Unusable(f"{name}: must be a string")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise Unusable(f"{name}: must be valid Unicode; it contains half of a surrogate pair") from None
-    return value
+    return str(replace_in(value))
 
 
 def text(name: str, value: Any) -> str:
@@ -71,7 +67,7 @@ def mapping(name: str, value: Any) -> str:
     if not isinstance(value, dict):
         raise Unusable(f"{name}: must be a JSON object")
     try:
-        kept, numbers = exact_json.finite(value)
+        kept, numbers = exact_json.finite(replace_in(value))
         found = exact_json.dumps(kept).decode()
     except (TypeError, RecursionError):
         raise Unusable(f"{name}: must be valid JSON without very deep nesting") from None
@@ -87,14 +83,32 @@ def state(name: str, value: Any) -> str:
 
 
 def moment(name: str, value: Any) -> str:
-    """A time in UTC, in ISO 8601 with its offset. A missing offset means UTC; a number is seconds since 1970."""
+    """A time in UTC, in ISO 8601 with its offset. A missing offset means UTC; a number is the time since 1970."""
     try:
-        if isinstance(value, int | float) and abs(value) <= _MAX_SECONDS:
-            return datetime.fromtimestamp(value, UTC).isoformat()
+        if (since_1970 := epoch_time(value)) is not None:
+            return since_1970.isoformat()
         parsed = datetime.fromisoformat(words(name, value).strip())
         return (parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)).isoformat()
     except (ValueError, OverflowError, OSError):
         raise Unusable(f"{name}: must be a time in ISO 8601, or seconds since 1970") from None
+
+
+def names(value: Any) -> list[str]:
+    """The names in a list, of which each may be an object with a name, or in a text: of JSON, or with commas."""
+    if isinstance(value, str):
+        value = _json_list(value) or value.split(",")
+    if not isinstance(value, list):
+        return []
+    given = (each.get("name") if isinstance(each, dict) else each for each in value)
+    return list(dict.fromkeys(name for each in given if isinstance(each, str) and (name := each.strip())))
+
+
+def _json_list(text: str) -> list[Any] | None:
+    try:
+        found = json.loads(text) if text.lstrip().startswith("[") else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) else None
 
 
 def flag(_: str, value: Any) -> int:

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from openmemory.backup.format import BadArchive
+from openmemory.importers.cleaning import names
 from openmemory.importers.source import BadSource
 from openmemory.importers.staging import Staging
 
@@ -53,8 +54,7 @@ class Mem0:
         if created is not None:
             self._staging.add("memory_status_history", history)
         categories = item.get("categories", metadata.get("categories"))
-        names = {name for each in categories if (name := _name(each))} if isinstance(categories, list) else set()
-        for name in sorted(names):
+        for name in sorted(names(categories)):
             self._staging.add("memory_categories", {"memory_id": id_, "category_id": self._made("categories", name)})
 
     def refuse(self, id_: str, reason: str) -> None:

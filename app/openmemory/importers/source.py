@@ -11,7 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from openmemory.backup.format import TABLES
 from openmemory.errors import OpenMemoryError
+from openmemory.importers.foreign import ForeignFile, foreign_json, foreign_text, foreign_zip
 from openmemory.uploads.spool import look_for_room
 
 T = TypeVar("T")
@@ -51,13 +53,29 @@ def kind_of(file: BinaryIO) -> FileKind:
     if is_sqlite(start):
         return FileKind.DATABASE
     if is_zip(start):
+        refuse_foreign(foreign_zip(file, TABLES))
         return FileKind.ARCHIVE
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if _is_json_lines(text):
+    if is_json_lines(text):
         raise BadSource("is JSON Lines, which a command imports", hint="openmemory import FILE")
+    refuse_foreign(foreign_json(start))
     if text.startswith((b"[", b"{")):
         return FileKind.MEM0
-    raise BadSource("must be a database of OpenMemory (openmemory.db), a ZIP archive, or memories of mem0 as JSON")
+    found = foreign_text(start)
+    needed = "must be a database of OpenMemory (openmemory.db), a ZIP archive, or memories of mem0 as JSON"
+    raise BadSource(
+        needed if found is None else f"{needed}, not {found.name}", hint=None if found is None else found.remedy
+    )
+
+
+def refuse_foreign(found: ForeignFile | None) -> None:
+    """Refuses a file of another program.
+
+    Raises:
+        BadSource: it is one; the message says which, and the hint what can be done.
+    """
+    if found is not None:
+        raise BadSource(f"is {found.name}, which cannot be imported as it is", hint=found.remedy)
 
 
 def is_sqlite(start: bytes) -> bool:
@@ -70,7 +88,8 @@ def is_zip(start: bytes) -> bool:
     return start.startswith(_ZIP)
 
 
-def _is_json_lines(text: bytes) -> bool:
+def is_json_lines(text: bytes) -> bool:
+    """Returns True if a file that starts like this has a memory in its first line."""
     line = text.partition(b"\n")[0]
     try:
         first = json.loads(line)

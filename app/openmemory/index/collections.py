@@ -13,11 +13,17 @@ from uuid import UUID
 import numpy as np
 
 from openmemory.index.conditions import LABELS, TENANT, labels_of
-from openmemory.index.port import NOBODY, Point, Vector, Vectors, Watermark
+from openmemory.index.port import NOBODY, Owner, Point, Vector, Vectors, Watermark
 from openmemory.index.sync.entries import ending, packed
 
 WATERMARK = 0x6F6D776D
 """The id of the point that contains a collection's watermark: a number, unlike the id of any memory."""
+
+OWNER = 0x6F6D6F77
+"""The id of the point that names a collection's owner."""
+
+RESERVED = (WATERMARK, OWNER)
+"""The points that are neither memories nor passages."""
 
 RECONCILED = (TENANT, "revision")
 """The payload keys that reconciliation reads."""
@@ -82,8 +88,26 @@ def watermark_payload(watermark: Watermark) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def watermark_vector(dimension: int) -> Vector:
-    """The vector of that point, which must have one like any other."""
+def owner_payload(owner: Owner) -> dict[str, Any]:
+    """The payload of the point that names the owner of a collection. No search finds it either."""
+    return {
+        TENANT: "owner", LABELS: [], "revision": 0,
+        "installation": str(owner.installation), "place": owner.place, "writer": str(owner.writer), "beat": owner.beat,
+    }  # fmt: skip
+
+
+def owner_of(payload: Mapping[str, Any] | None) -> Owner | None:
+    """The owner in a payload. None if there is no valid one."""
+    try:
+        values = payload or {}
+        installation, writer = UUID(values["installation"]), UUID(values["writer"])
+        return Owner(installation, str(values["place"]), writer, int(values["beat"]))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def reserved_vector(dimension: int) -> Vector:
+    """The vector of those points, which must have one like any other."""
     return np.full(dimension, dimension**-0.5, dtype=np.float32)
 
 

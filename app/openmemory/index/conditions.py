@@ -69,6 +69,7 @@ def labels_of(point: Point) -> list[int]:
         label("namespace", point.namespace),
         label("kind", point.kind),
         label("app", point.app),
+        *(label("writer", id_) for id_ in point.writers),
         *(label("category", id_) for id_ in point.categories),
         *([HAS_CHUNKS] if len(point.vectors) > 1 else ()),
     ]
@@ -107,13 +108,15 @@ def readable(rules: Rules) -> Conditions:
 
 
 def _some(objects: RuleObjects) -> list[Condition]:
-    """Conditions for points that belong to any of the objects: such a point meets at least one of them."""
+    """Conditions for points that belong to any of the objects: such a point meets at least one of them. A point belongs
+    to every app that had a part in it; PostgreSQL decides whether a rule that allows an app speaks of it."""
     found = [_one_of(objects.memories)] if objects.memories else []
     labels = [
         label(key, value)
         for key, values in (
             ("namespace", objects.namespaces),
             ("app", objects.apps),
+            ("writer", objects.apps),
             ("category", objects.categories),
         )
         for value in values

@@ -35,15 +35,19 @@ class LazyIndex:
         self._index: VectorIndex | None = None
         self._under_way: asyncio.Task[VectorIndex] | None = None
         self._failed_at = -RETRY_AFTER
-        self._failure = ""
+        self._failure = IndexUnavailable()
         self._closed = False
 
     async def open(self) -> None:
         """Opens the index now. Raises `IndexUnavailable` if that fails."""
         await self._get()
 
-    async def keeps_documents(self) -> bool:
+    async def renew(self) -> None:
         """See `VectorIndex`, also for the methods below."""
+        self._failed_at = -RETRY_AFTER  # what it failed for may have been decided
+        await (self._index or await self._get()).renew()
+
+    async def keeps_documents(self) -> bool:
         return await (self._index or await self._get()).keeps_documents()
 
     async def upsert(self, points: Sequence[Point]) -> None:
@@ -98,7 +102,7 @@ class LazyIndex:
         if self._closed:
             raise IndexUnavailable("the index is closed")
         if time.monotonic() - self._failed_at < RETRY_AFTER:
-            raise IndexUnavailable(self._failure)
+            raise self._failure.with_traceback(None)
         if self._under_way is None:
             self._under_way = asyncio.create_task(self._open_once())
             # Marks its exception as retrieved, even if nobody waits for it any more.
@@ -110,7 +114,7 @@ class LazyIndex:
         try:
             self._index = await self._opening()
         except IndexUnavailable as error:
-            self._failed_at, self._failure = time.monotonic(), str(error)
+            self._failed_at, self._failure = time.monotonic(), error
             raise
         finally:
             self._under_way = None

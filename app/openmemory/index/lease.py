@@ -18,6 +18,7 @@ import psycopg
 
 from openmemory.database.engine import Database
 from openmemory.errors import SetupError
+from openmemory.index.port import OwnedByAnother
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +40,26 @@ _FIRST_PAUSE = 0.1
 
 @dataclass(slots=True)
 class Lease:
-    """The lease as one process knows it. `holder` is None if no other service can use this database."""
+    """The right to use the index, as one process knows it. `holder` is None if no other service can use this
+    database."""
 
     holder: str | None = None
-    lost: bool = False
+    taken: bool = False
     """True if another service had the lease at the last check."""
+    foreign: OwnedByAnother | None = None
+    """The reason why the collection in use is another's, if it is."""
+
+    @property
+    def lost(self) -> bool:
+        """Returns True if the index must be left alone."""
+        return self.refusal is not None
+
+    @property
+    def refusal(self) -> str | None:
+        """The reason why the index must be left alone, or None."""
+        if self.taken:
+            return LOST
+        return None if self.foreign is None else str(self.foreign)
 
 
 @asynccontextmanager

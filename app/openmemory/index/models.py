@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKeyConstraint, Index, text
+from sqlalchemy import ARRAY, BigInteger, CheckConstraint, ForeignKeyConstraint, Index, String, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -164,3 +164,30 @@ class IndexLease(Base):
     id: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
     holder: Mapped[str]
     taken_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class Installation(Base):
+    """The single row that says which installation this database is (`index.ownership`). Archives do not carry it.
+
+    `collection`: the name that it took because another installation has the default one. `moved_from`: where else its
+    collections may say that this database is.
+    """
+
+    __tablename__ = "installation"
+    __table_args__ = (CheckConstraint("one", name="one_row"),)
+
+    one: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
+    id: Mapped[UUID] = mapped_column(server_default=NEW_ID)
+    collection: Mapped[str | None]
+    moved_from: Mapped[list[str]] = mapped_column(ARRAY(String), server_default=text("'{}'"))
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class IndexBeat(Base):
+    """The last beat that a process of this installation wrote into a collection, with its time."""
+
+    __tablename__ = "index_beats"
+
+    writer: Mapped[UUID] = mapped_column(primary_key=True)
+    beat: Mapped[int] = mapped_column(BigInteger)
+    seen_at: Mapped[datetime] = mapped_column(server_default=NOW)

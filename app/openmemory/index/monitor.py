@@ -89,6 +89,7 @@ class IndexMonitor:
         if not space.collection:
             return
         try:
+            await space.index.renew()
             # Checked twice, because another process may advance both between the two reads.
             reason = await self._lacking(space) and await self._lacking(space)
             self._record(space, reason)
@@ -151,9 +152,9 @@ class IndexMonitor:
 
     def _record_holder(self, holder: str | None) -> None:
         lost = self.lease.holder is not None and holder != self.lease.holder
-        if lost == self.lease.lost:
+        if lost == self.lease.taken:
             return
-        self.lease.lost = lost
+        self.lease.taken = lost
         if lost:
             log.error("%s: searches find by words alone, and nothing is delivered, until that one ends", LOST)
         else:

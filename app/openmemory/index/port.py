@@ -53,7 +53,7 @@ class Payload:
 @dataclass(slots=True, kw_only=True)
 class Point:
     """One searchable item. `user` is `users.id`; `text_hash` is that of the text whose chunks' `vectors` they are.
-    `words` is the vector of its words (see `index.bm25`).
+    `words` is the vector of its words (see `index.bm25`). `writers`: the other apps that had a part in it.
 
     Its `document` is read only if needed: to embed the text, and for an index that stores it. Not frozen, since
     creating frozen objects takes twice as long and there may be a hundred thousand.
@@ -67,6 +67,7 @@ class Point:
     revision: int
     text_hash: str
     categories: Sequence[UUID] = ()
+    writers: Sequence[UUID] = ()
     document: Payload | None = None
     words: SparseVector = NO_WORDS
     vectors: Vectors = field(default_factory=lambda: NO_VECTORS)
@@ -108,6 +109,36 @@ class Watermark(NamedTuple):
     sequence: int
 
 
+class Owner(NamedTuple):
+    """The installation that a collection belongs to, as the collection says.
+
+    `place`: the PostgreSQL and the database in it. `writer`: the process that wrote this. It counts its `beat`s, which
+    show that it lives.
+    """
+
+    installation: UUID
+    place: str
+    writer: UUID = NOBODY
+    beat: int = 0
+
+
+class Held(NamedTuple):
+    """A collection as it says of itself.
+
+    `created`: this index created it, or it is empty and nobody else can open it. `ids`: some of its points, if it has
+    neither an owner nor a watermark.
+    """
+
+    owner: Owner | None
+    watermark: Watermark | None
+    created: bool = False
+    ids: tuple[UUID, ...] = ()
+
+
+Accept = Callable[[Held], Awaitable[Owner]]
+"""Called when an index has connected to a collection, before anything else is done with it, and again by `renew`.
+Returns the owner that the collection should name. Raises `OwnedByAnother` if it must be left alone."""
+
 Connected = Callable[[Watermark | None], Awaitable[Watermark | None]]
 """Called with a collection's watermark whenever an index has connected to it, before it answers anything. Returns the
 watermark that the collection starts with, if it is a new one."""
@@ -135,6 +166,17 @@ class IndexUnavailable(Exception):
     """The index does not answer, returns invalid data or refuses. Search falls back to text. Never shown to a user."""
 
 
+class OwnedByAnother(IndexUnavailable):
+    """The collection belongs to another installation, or may: nothing is written there, and nothing removed.
+
+    `asked`: somebody has to say whether this database was copied or moved.
+    """
+
+    def __init__(self, words: str, *, asked: bool = False) -> None:
+        super().__init__(words)
+        self.asked = asked
+
+
 class VectorIndex(Protocol):
     """The interface of a vector index. Every method raises `IndexUnavailable` for any engine error, and after `close`.
 
@@ -154,6 +196,10 @@ class VectorIndex(Protocol):
         An existing collection of another dimension is never changed or searched. The name contains model and dimension,
         so such a collection can have the same name only after tampering.
         """
+        ...
+
+    async def renew(self) -> None:
+        """Checks again whose the collection is, and writes that it is still used."""
         ...
 
     async def upsert(self, points: Sequence[Point]) -> None:

@@ -1,13 +1,14 @@
-"""The index on a Qdrant server, over its REST API. The only module that imports its client."""
+"""The index on a Qdrant server, over its REST API. This and `qdrant_format` are the only modules that import its
+client."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,33 +16,40 @@ from uuid import UUID
 import httpx
 from qdrant_client import AsyncQdrantClient, models
 
-from openmemory.access.rules import Rules
 from openmemory.index.collections import (
+    OWNER,
     RECONCILED,
+    RESERVED,
     WATERMARK,
     check_query,
     check_vectors,
     entry_of,
+    owner_of,
+    owner_payload,
     points_of,
     readable_payload_of,
+    reserved_vector,
     watermark_of,
     watermark_payload,
-    watermark_vector,
 )
-from openmemory.index.conditions import LABELS, TENANT, asked, readable
-from openmemory.index.multi_vector import MORE, WORDS, best, chunks, named
+from openmemory.index.conditions import LABELS, TENANT
+from openmemory.index.multi_vector import MORE, WORDS, best, chunks
 from openmemory.index.port import (
+    Accept,
     Connected,
     Filter,
+    Held,
     Hit,
     IndexStatus,
     IndexUnavailable,
+    Owner,
     Point,
     SparseVector,
     Vector,
     Watermark,
     chunks_of,
 )
+from openmemory.index.qdrant_format import check_collection, configuration, cosines, filter_of, hits, sparse, vectors
 from openmemory.index.sync.entries import IndexEntries
 
 log = logging.getLogger(__name__)
@@ -53,8 +61,15 @@ time."""
 PATIENCE = 15.0
 """The maximum seconds for one write, one page of a listing or one schema change. No user waits for these."""
 
-_POINTS = models.Filter(must_not=[models.HasIdCondition(has_id=[WATERMARK])])
-"""All points except the watermark."""
+OWNER_EVERY = 1.0
+"""The seconds after which a write first checks that the collection still belongs to this installation. It may have been
+removed, and created again by another one."""
+
+_POINTS = models.Filter(must_not=[models.HasIdCondition(has_id=[*RESERVED])])
+"""All points that are memories or passages."""
+
+_SAMPLE = 100
+"""The number of points that are looked at in a collection that says nothing of itself."""
 
 _SCHEMAS: dict[str, models.PayloadSchemaParams] = {
     TENANT: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
@@ -67,7 +82,8 @@ class QdrantIndex:
 
     The product itself always uses the collection's own name, never the alias.
 
-    `socket`: the unix socket on which the server listens, instead of `url`. `on_connected` is called on the first
+    `socket`: the unix socket on which the server listens, instead of `url`. `accept` decides whether the collection may
+    be written; without it, it is anybody's. `on_connected` is called on the first
     connection and on the first one after a failure. `client` replaces the one that would be created from `url` and
     `api_key`; it is closed with the index.
     """
@@ -83,9 +99,13 @@ class QdrantIndex:
         timeout: float,
         socket: Path | None = None,
         client: AsyncQdrantClient | None = None,
+        accept: Accept | None = None,
         on_connected: Connected | None = None,
     ) -> None:
+        self._accept = accept
         self._on_connected = on_connected
+        self._owner: Owner | None = None
+        self._owner_read_at = 0.0
         self._alias = alias
         self._name = collection
         self._dimension = dimension
@@ -125,16 +145,16 @@ class QdrantIndex:
         check_vectors([point.vectors for point in points], self._dimension)
         for chunk in chunks(points, chunks_of, CHUNK):
             written = [
-                models.PointStruct(id=str(point.id), vector=_vectors(point), payload=readable_payload_of(point))
+                models.PointStruct(id=str(point.id), vector=vectors(point), payload=readable_payload_of(point))
                 for point in chunk
             ]
-            async with self._call(self._patience):
+            async with self._write():
                 await self._client.upsert(self._name, written, wait=True)
 
     async def delete(self, ids: Sequence[UUID]) -> None:
         if ids:
             selected = models.PointIdsList(points=[id if isinstance(id, int) else str(id) for id in points_of(ids)])
-            async with self._call(self._patience):
+            async with self._write():
                 await self._client.delete(self._name, selected, wait=True)
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
@@ -142,22 +162,22 @@ class QdrantIndex:
         async with self._call(self._timeout):
             if limit < 1 or where.nothing:
                 return []
-            first = models.QueryRequest(query=vector.tolist(), filter=_filter(where), limit=limit)
+            first = models.QueryRequest(query=vector.tolist(), filter=filter_of(where), limit=limit)
             # A multi-vector of one, as required for MaxSim.
             more = first.model_copy(update={"query": [vector.tolist()], "using": MORE})
             answers = await self._client.query_batch_points(self._name, [first, more])
-            return best(_cosines(answers[0]), _cosines(answers[1]), limit)
+            return best(cosines(answers[0]), cosines(answers[1]), limit)
 
     async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
         async with self._call(self._timeout):
             if limit < 1 or where.nothing or not len(words.indices):
                 return []
-            request = models.QueryRequest(query=_sparse(words), using=WORDS, filter=_filter(where), limit=limit)
+            request = models.QueryRequest(query=sparse(words), using=WORDS, filter=filter_of(where), limit=limit)
             [answer] = await self._client.query_batch_points(self._name, [request])
-            return _hits(answer)
+            return hits(answer)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
-        where = None if user is None else _filter(Filter(user))
+        where = None if user is None else filter_of(Filter(user))
         after: Any = None  # in the client's types, the end of a page is not a valid beginning of one
         while True:
             async with self._call(self._patience):
@@ -172,7 +192,7 @@ class QdrantIndex:
                 found = [
                     entry_of(it.id if isinstance(it.id, int) else UUID(str(it.id)), it.payload)
                     for it in records
-                    if it.id != WATERMARK
+                    if it.id not in RESERVED
                 ]
             if found:
                 yield IndexEntries(b"".join(found))
@@ -181,16 +201,20 @@ class QdrantIndex:
 
     async def count(self, user: UUID | None = None) -> int:
         async with self._call(self._timeout):
-            where = _POINTS if user is None else _filter(Filter(user))
+            where = _POINTS if user is None else filter_of(Filter(user))
             return (await self._client.count(self._name, count_filter=where, exact=True)).count
 
     async def watermark(self) -> Watermark | None:
         async with self._call(self._timeout):
-            return await self._read_watermark()
+            return (await self._held()).watermark
 
     async def set_watermark(self, watermark: Watermark) -> None:
+        async with self._write():
+            await self._write_reserved(WATERMARK, watermark_payload(watermark))
+
+    async def renew(self) -> None:
         async with self._call(self._patience):
-            await self._write_watermark(watermark)
+            await self._take(created=False)
 
     async def flush(self) -> None:
         """Does nothing: the server acknowledges a write after it is in its write-ahead log."""
@@ -213,11 +237,11 @@ class QdrantIndex:
 
         The previously named collection stays: another replica may still use it.
         """
-        async with self._call(self._patience):
+        async with self._write():
             await self._take_alias(replacing=True)
 
     async def drop(self) -> None:
-        async with self._call(self._patience):
+        async with self._write():
             if await self._named_by_alias() == self._name:
                 raise IndexUnavailable(f"{self._name} is the collection in use")
             await self._client.delete_collection(self._name)
@@ -255,6 +279,22 @@ class QdrantIndex:
         finally:
             self._ended()
 
+    @asynccontextmanager
+    async def _write(self) -> AsyncIterator[None]:
+        """Wraps a call that changes the collection."""
+        async with self._call(self._patience):
+            if self._accept is not None and time.monotonic() - self._owner_read_at >= OWNER_EVERY:
+                await self._check_owner()
+            yield
+
+    async def _check_owner(self) -> None:
+        """Raises `IndexUnavailable` if the collection names another owner than before. The next call asks whose it
+        is."""
+        owner = (await self._held()).owner
+        if owner is None or self._owner is None or owner.installation != self._owner.installation:
+            raise IndexUnavailable(f"{self._name} has another owner than before")
+        self._owner_read_at = time.monotonic()
+
     def _ended(self) -> None:
         self._calls -= 1
         if self._closed and not self._calls:
@@ -263,12 +303,15 @@ class QdrantIndex:
     async def _ensure(self) -> None:
         async with _unavailable(self._timeout):
             exists = await self._client.collection_exists(self._name)
+        created = False
         if not exists:
             async with _unavailable(self._patience):
-                await self._create()
+                created = await self._create()
         async with _unavailable(self._timeout):
             info = await self._client.get_collection(self._name)
-        self._check(info)
+        check_collection(self._name, info, self._dimension)
+        async with _unavailable(self._patience):
+            await self._take(created=created)
         for key, schema in _SCHEMAS.items():
             if key not in info.payload_schema:
                 async with _unavailable(self._patience):
@@ -276,51 +319,51 @@ class QdrantIndex:
         await self._introduce()
         if self._on_connected is not None:
             async with _unavailable(self._timeout):
-                watermark = await self._read_watermark()
+                watermark = (await self._held()).watermark
             if (beginning := await self._on_connected(watermark)) is not None:
                 async with _unavailable(self._patience):
-                    await self._write_watermark(beginning)
+                    await self._write_reserved(WATERMARK, watermark_payload(beginning))
 
-    async def _read_watermark(self) -> Watermark | None:
-        found = await self._client.retrieve(self._name, [WATERMARK], with_payload=True)
-        return watermark_of(found[0].payload) if found else None
+    async def _held(self, name: str | None = None) -> Held:
+        """The owner and the watermark of this collection, or of another one."""
+        found = await self._client.retrieve(name or self._name, [*RESERVED], with_payload=True)
+        payloads = {record.id: record.payload for record in found}
+        return Held(owner_of(payloads.get(OWNER)), watermark_of(payloads.get(WATERMARK)))
 
-    async def _write_watermark(self, watermark: Watermark) -> None:
-        vector = watermark_vector(self._dimension).tolist()
-        point = models.PointStruct(id=WATERMARK, vector=vector, payload=watermark_payload(watermark))
+    async def _take(self, *, created: bool) -> None:
+        """Has the owner of the collection decided, before anything else is written there, and writes it."""
+        if self._accept is None:
+            return
+        held = (await self._held())._replace(created=created)
+        if held.owner is None and held.watermark is None and not created:
+            some, _ = await self._client.scroll(self._name, limit=_SAMPLE, with_payload=False, with_vectors=False)
+            ids = (UUID(int=it.id) if isinstance(it.id, int) else UUID(str(it.id)) for it in some)
+            held = held._replace(ids=tuple(ids))
+        owner = await self._accept(held)
+        if owner != held.owner:
+            await self._write_reserved(OWNER, owner_payload(owner))
+        self._owner, self._owner_read_at = owner, time.monotonic()
+
+    async def _write_reserved(self, id_: int, payload: dict[str, Any]) -> None:
+        vector = reserved_vector(self._dimension).tolist()
+        point = models.PointStruct(id=id_, vector=vector, payload=payload)
         await self._client.upsert(self._name, [point], wait=True)
 
-    async def _create(self) -> None:
+    async def _create(self) -> bool:
+        """Creates the collection. Returns False if another process was faster."""
         try:
             await self._client.create_collection(
                 self._name,
-                vectors_config=_configuration(self._dimension),
+                vectors_config=configuration(self._dimension),
                 sparse_vectors_config={WORDS: models.SparseVectorParams()},
                 # One graph per tenant and no global one: every search has a tenant.
                 hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
             )
         except Exception:
-            # Another replica may have been faster.
             if not await self._client.collection_exists(self._name):
                 raise
-
-    def _check(self, info: models.CollectionInfo) -> None:
-        found = info.config.params.vectors
-        parts = {"": found} if isinstance(found, models.VectorParams) else dict(found or {})
-        if set(parts) != {"", MORE} or set(info.config.params.sparse_vectors or ()) != {WORDS}:
-            raise IndexUnavailable(
-                f"the collection {self._name} has other vectors than one without a name, {MORE} and {WORDS}"
-            )
-        for name, part in parts.items():
-            if (part.size, part.distance) != (self._dimension, models.Distance.COSINE):
-                raise IndexUnavailable(
-                    f"the collection {self._name} holds vectors of {part.size} dimensions compared by "
-                    f"{part.distance.value}; the embedder makes {self._dimension}, compared by Cosine"
-                )
-            if (part.multivector_config is not None) != (name == MORE):
-                raise IndexUnavailable(
-                    f"the collection {self._name} holds several vectors under another name than {MORE}"
-                )
+            return False
+        return True
 
     async def _introduce(self) -> None:
         """Makes the alias name this collection if it names none. It only helps other readers, so a failure is not an
@@ -347,10 +390,19 @@ class QdrantIndex:
             log.info("a collection that is not ours has the name %s: it is left alone, without an alias", self._alias)
         return taken
 
+    async def _is_ours(self, name: str) -> bool:
+        owner = (await self._held(name)).owner
+        return self._accept is None or (
+            owner is not None and self._owner is not None and owner.installation == self._owner.installation
+        )
+
     async def _take_alias(self, *, replacing: bool) -> None:
-        """Makes the alias name this collection. With `replacing`, also if it names another one."""
+        """Makes the alias name this collection. With `replacing`, also if it names another one of this installation."""
         named = await self._named_by_alias()
         if named == self._name or (not replacing if named else await self._alias_is_taken()):
+            return
+        if named is not None and not await self._is_ours(named):
+            log.info("the alias %s names %s, which is not ours: it is left alone", self._alias, named)
             return
         target = models.CreateAlias(collection_name=self._name, alias_name=self._alias)
         steps: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=target)]
@@ -376,46 +428,3 @@ async def _unavailable(deadline: float) -> AsyncIterator[None]:
         raise IndexUnavailable(f"qdrant did not answer within {deadline:g} s") from error
     except Exception as error:
         raise IndexUnavailable(f"qdrant: {type(error).__name__}: {error}".rstrip(": ")) from error
-
-
-def _vectors(point: Point) -> Any:
-    vectors: dict[str, Any] = {name: each.tolist() for name, each in named(point.vectors).items()}
-    return {**vectors, WORDS: _sparse(point.words)} if len(point.words.indices) else vectors
-
-
-def _sparse(words: SparseVector) -> models.SparseVector:
-    return models.SparseVector(indices=words.indices.tolist(), values=words.values.tolist())
-
-
-def _hits(answer: models.QueryResponse) -> list[Hit]:
-    # A point with a number as id belongs to another program, whatever its payload says.
-    return [Hit(UUID(str(hit.id)), hit.score) for hit in answer.points if not isinstance(hit.id, int)]
-
-
-def _cosines(answer: models.QueryResponse) -> list[Hit]:
-    return [Hit(id_, min(1.0, max(-1.0, score))) for id_, score in _hits(answer)]
-
-
-def _configuration(dimension: int) -> Any:
-    first = models.VectorParams(size=dimension, distance=models.Distance.COSINE)
-    each = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
-    return {"": first, MORE: first.model_copy(update={"multivector_config": each})}
-
-
-def _filter(where: Filter) -> models.Filter:
-    must, must_not, should = asked(where)
-    mine = models.Filter.model_validate({"must": must, "must_not": must_not, "should": should or None})
-    let_through = _readable(where.rules)
-    listed = [] if where.ids is None else [models.HasIdCondition(has_id=[str(id_) for id_ in where.ids])]
-    return models.Filter(
-        must=[*(mine.must or ()), *listed, *(let_through.must or ())] or None,
-        must_not=[*(mine.must_not or ()), *(let_through.must_not or ())] or None,
-        should=mine.should,
-    )
-
-
-@lru_cache(maxsize=64)
-def _readable(rules: Rules) -> models.Filter:
-    """Cached, because validating a thousand ids takes a while."""
-    must, must_not, _ = readable(rules)
-    return models.Filter.model_validate({"must": must, "must_not": must_not})

@@ -11,7 +11,7 @@ import numpy as np
 
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
-from openmemory.index.lease import LOST, Lease
+from openmemory.index.lease import Lease
 from openmemory.index.port import NOBODY, Filter, Hit, IndexUnavailable, SparseVector, Vector, VectorIndex
 from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker, CircuitOpen
 
@@ -80,6 +80,11 @@ class Space:
         breakers = self.embedder_breaker, self.index_breaker
         return not self._lease.lost and all(breaker.state is BreakerState.CLOSED for breaker in breakers)
 
+    @property
+    def foreign(self) -> bool:
+        """True while the collection is known to belong to another installation."""
+        return self._lease.foreign is not None
+
     async def dimension(self) -> int:
         """The length of a vector here. Calls the model only if no collection defines it.
 
@@ -125,8 +130,8 @@ class Space:
 
     async def _answered(self, search: Coroutine[Any, Any, list[Hit]]) -> list[Hit]:
         try:
-            if self._lease.lost:
-                raise IndexUnavailable(LOST)
+            if (refusal := self._lease.refusal) is not None:
+                raise IndexUnavailable(refusal)
             async with self.index_breaker.guard(), asyncio.timeout(self._deadlines.index):
                 return await search
         except CircuitOpen as refused:
@@ -148,10 +153,12 @@ class Space:
         """Checks that the model accepts a text that every model accepts. If so, a rejected text was the problem.
 
         Raises:
-            EmbedderUnavailable: the model is unavailable.
+            EmbedderUnavailable: the model is unavailable, or its vectors have another length than those of the index.
         """
         # Not through the cache, which would keep answering.
-        await self.embedder.inner.query(_KNOWN_GOOD)
+        length = len((await self.embedder.inner.query(_KNOWN_GOOD)).vector)
+        if self._dimension is not None and length != self._dimension:
+            raise EmbedderUnavailable(f"it answers with {length} numbers, and the index has {self._dimension}")
 
     async def _embedded(self, text: str) -> QueryEmbedding:
         try:

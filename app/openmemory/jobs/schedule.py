@@ -141,5 +141,6 @@ async def prune(services: Services) -> None:
     await services.memories.prune()
     await services.bulk.prune()
     await services.audit.prune()
+    await services.browser_sessions.prune()
     await services.configuration.prune()
     await services.capturing.prune()

@@ -58,13 +58,24 @@ class LlmUnavailable(Exception):
     """The model cannot be used, or does not answer in time. The message contains no secret.
 
     `retry_after`: the seconds that the provider asked to wait. `setup`: it cannot answer until the configuration
-    changes.
+    changes. `broke`: it broke or hung while it worked on the request, which may be the cause.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None, setup: bool = False) -> None:
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, setup: bool = False, broke: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.setup = setup
+        self.broke = broke
+
+
+class PromptRefused(LlmUnavailable):
+    """The provider refuses this request, and would refuse it again."""
+
+
+class PromptTooLong(PromptRefused):
+    """The request is longer than the model's context."""
 
 
 def estimated_tokens(text: str) -> int:

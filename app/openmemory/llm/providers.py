@@ -17,7 +17,8 @@ from openmemory.egress.policy import EgressRefused
 from openmemory.embeddings.providers import configure_mem0, secrets_of
 from openmemory.llm import catalogue
 from openmemory.llm.catalogue import WEAKER, Form, LlmProviderSpec
-from openmemory.llm.port import LanguageModel, LlmUnavailable, Message, Reply, estimated_tokens
+from openmemory.llm.completions import INSTEAD, refused_parameter, reply, too_long
+from openmemory.llm.port import LanguageModel, LlmUnavailable, Message, PromptRefused, PromptTooLong, Reply
 from openmemory.resilience.daemon_threads import in_daemon
 
 log = logging.getLogger(__name__)
@@ -47,13 +48,17 @@ class ProviderLlm:
         self._opened: Any = None
         self._closed = False
         self._form: Form | None = None
+        self._left_out: dict[str, str | None] = {}
 
     async def ask(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """Sends one request for an answer in JSON that follows the schema. If a server does not accept the requested
-        JSON format, it gets another request with a weaker one.
+        JSON format, it gets another request with a weaker one; if it does not accept a parameter, one without it. Both
+        are remembered for the model.
 
         Raises:
             LlmUnavailable: the model does not answer.
+            PromptRefused: the server refuses the request for another reason.
+            PromptTooLong: the request is longer than the model's context.
         """
         provider = catalogue.known(self.model)
         self._check_address()
@@ -65,6 +70,8 @@ class ProviderLlm:
             except _FormRefused as refused:
                 self._form = WEAKER[form]
                 log.info("%s rejects the JSON mode %s: %s", self.model.name, form, refused)
+            except _ParameterRefused as refused:
+                self._leave_out(refused.name, str(refused))
 
     async def close(self) -> None:
         """Closes the provider's connections. Running calls end by their deadline."""
@@ -77,40 +84,53 @@ class ProviderLlm:
         if callable(close):
             await asyncio.to_thread(close)
 
+    def _leave_out(self, name: str, words: str) -> None:
+        older = {instead: name for name, instead in INSTEAD.items()}.get(name, name)
+        instead = INSTEAD.get(name)
+        self._left_out[older] = instead if instead is not None and instead in words else None
+        log.info("%s rejects the parameter %s: %s", self.model.name, name, words)
+
     async def _ask(
         self, provider: LlmProviderSpec, messages: list[dict[str, str]], response_format: dict[str, Any] | None
     ) -> Reply:
-        failure: LlmUnavailable | _FormRefused
+        failure: Exception
+        sent: set[str] = set()
         try:
             async with asyncio.timeout(self.model.timeout):
                 await self._slots.acquire()
                 return await in_daemon(
-                    lambda: self._called(provider, messages, response_format), name="llm", ended=self._slots.release
+                    lambda: self._called(provider, messages, response_format, sent),
+                    name="llm",
+                    ended=self._slots.release,
                 )
         except TimeoutError:
-            failure = LlmUnavailable(f"{self.model.name}: no answer within {self.model.timeout:g} s")
+            failure = LlmUnavailable(f"{self.model.name}: no answer within {self.model.timeout:g} s", broke=True)
         except LlmUnavailable as error:
             failure = error
         except Exception as error:
-            failure = self._failure(error, response_format)
+            failure = self._failure(error, response_format, sent)
         # Raised outside the handler: a chained exception of the provider would contain its message, and so the key.
         raise failure
 
     def _called(
-        self, provider: LlmProviderSpec, messages: list[dict[str, str]], response_format: dict[str, Any] | None
+        self,
+        provider: LlmProviderSpec,
+        messages: list[dict[str, str]],
+        response_format: dict[str, Any] | None,
+        sent: set[str],
     ) -> Reply:
-        """Makes one call, in a thread."""
+        """Makes one call, in a thread. Adds the names of the parameters to `sent`."""
         opened = self._open(provider)
         asked = copy.copy(opened)
-        recorded = _Recording(opened.client) if hasattr(getattr(opened, "client", None), "chat") else None
-        if recorded is not None:
-            asked.client = recorded
+        client = getattr(opened, "client", None)
+        recorded = None
+        if hasattr(client, "chat") or hasattr(client, "messages"):
+            asked.client = recorded = _Recording(client, self._left_out, sent)
         given = {} if response_format is None else {"response_format": response_format}
         started = time.monotonic()
         text = asked.generate_response(messages, **given)
         seconds = time.monotonic() - started
-        text = text[:MAX_ANSWER_LENGTH] if isinstance(text, str) else ""
-        return _reply(text, messages, None if recorded is None else recorded.answer, seconds)
+        return reply(text, messages, None if recorded is None else recorded.answer, seconds, MAX_ANSWER_LENGTH)
 
     def _open(self, provider: LlmProviderSpec) -> Any:
         with self._opening:
@@ -158,7 +178,7 @@ class ProviderLlm:
         except EgressRefused as error:
             raise LlmUnavailable(f"llm.base_url: {error}", setup=True) from None
 
-    def _failure(self, error: Exception, response_format: object) -> LlmUnavailable | _FormRefused:
+    def _failure(self, error: Exception, response_format: object, sent: set[str]) -> Exception:
         """A failure in one line, without secrets."""
         for cause in (error.__cause__, error.__context__):
             if isinstance(cause, EgressRefused):  # OpenAI's client reports it as a connection error
@@ -169,10 +189,17 @@ class ProviderLlm:
         words = " ".join(str(error).split())
         for secret in secrets_of(self.model.api_key, self.model.base_url, self._environ):
             words = words.replace(secret, "***")
-        if status in (400, 422) and response_format is not None and _about_form(words):
-            return _FormRefused(words[:200])
         message = f"{self.model.name}: {type(error).__name__}: {words[:300]}"
-        return LlmUnavailable(message, retry_after=_retry_after(error), setup=status in (400, 404, 405, 422))
+        if status not in (400, 413, 422):
+            broke = status in (500, 504)
+            return LlmUnavailable(message, retry_after=_retry_after(error), setup=status in (404, 405), broke=broke)
+        name = refused_parameter(error, words, sent)
+        if response_format is not None and (name == "response_format" or _about_form(words)):
+            return _FormRefused(words[:200])
+        if name is not None:
+            return _ParameterRefused(name, words[:200])
+        kind = PromptTooLong if too_long(error, words) else PromptRefused
+        return kind(message, setup=True)
 
 
 class Llms:
@@ -213,38 +240,41 @@ class _FormRefused(Exception):
     """The server does not support the requested JSON format."""
 
 
-class _Recording:
-    """OpenAI's client, of which only `chat.completions.create` is called. Keeps the answer for its token counts."""
+class _ParameterRefused(Exception):
+    """The server does not support a parameter of the request, or its value."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, name: str, words: str) -> None:
+        super().__init__(words)
+        self.name = name
+
+
+class _Recording:
+    """A client of OpenAI or Anthropic, of which only `chat.completions.create` or `messages.create` is called.
+
+    Keeps the answer for its token counts. `left_out`: the parameters that are not sent, with the one that takes the
+    place of each, if any. `sent`: gets the names of the others.
+    """
+
+    def __init__(self, client: Any, left_out: Mapping[str, str | None], sent: set[str]) -> None:
         self._client = client
+        self._left_out = dict(left_out)
+        self._sent = sent
         self.answer: Any = None
-        self.chat = self.completions = self
+        self.chat = self.completions = self.messages = self
 
     def create(self, **parameters: Any) -> Any:
-        self.answer = self._client.chat.completions.create(**parameters)
+        for name in self._left_out.keys() & parameters.keys():
+            value, instead = parameters.pop(name), self._left_out[name]
+            if instead is not None:
+                parameters[instead] = value
+        self._sent.update(parameters)
+        chat = getattr(self._client, "chat", None)
+        calls = self._client.messages if chat is None else chat.completions
+        self.answer = calls.create(**parameters)
         return self.answer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
-
-
-def _reply(text: str, messages: Sequence[Message], answer: Any, seconds: float) -> Reply:
-    usage = getattr(answer, "usage", None)
-    prompt, completion = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
-    counted = isinstance(prompt, int) and isinstance(completion, int)
-    choice = next(iter(getattr(answer, "choices", None) or ()), None)
-    refusal = getattr(getattr(choice, "message", None), "refusal", None)
-    reason = getattr(choice, "finish_reason", None)
-    return Reply(
-        text=text,
-        prompt_tokens=prompt if counted else sum(estimated_tokens(message["content"]) for message in messages),  # type: ignore[arg-type]
-        completion_tokens=completion if counted else estimated_tokens(text),  # type: ignore[arg-type]
-        counted=counted,
-        seconds=seconds,
-        cut=reason == "length",
-        refused=bool(refusal) or reason == "content_filter",
-    )
 
 
 def _about_form(words: str) -> bool:

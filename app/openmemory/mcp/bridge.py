@@ -28,6 +28,7 @@ from openmemory.embedded.folder import default_data_dir, running_service
 from openmemory.errors import OpenMemoryError
 from openmemory.mcp.formats import AnswerFormat, default_format, named_toolsets
 from openmemory.serialization.exact_json import no_number
+from openmemory.serialization.surrogates import replace_in_json
 
 # The names below are the protocol's. The SDK has them too, but importing it takes longer than the rest of a start.
 VERSION_HEADER, METHOD_HEADER, NAME_HEADER = "mcp-protocol-version", "mcp-method", "mcp-name"
@@ -78,6 +79,8 @@ class HereProject:
 
     namespace: str
     checkout: GitCheckout
+    note: str | None = None
+    """A note for the assistant, which gets it with the instructions of the server."""
     compared: tuple[str | None, float] = (None, 0.0)
     """The last commit with which the commits of memories were compared, and when."""
 
@@ -163,6 +166,7 @@ class _Bridge:
                 limit.reschedule(asyncio.get_running_loop().time() + FAREWELL)
 
     async def _take(self, line: bytes, group: asyncio.TaskGroup) -> None:
+        line = replace_in_json(line)
         try:
             message = json.loads(line.decode(), parse_constant=no_number)
         except (ValueError, RecursionError):
@@ -215,6 +219,7 @@ class _Bridge:
             return
         if isinstance(body, dict) and "jsonrpc" in body:
             self._note_version(message, body)
+            self._add_note(body)
             # An error found before the id was read carries none, but the client that waits for this id must get it.
             self._write(body if body.get("id") is not None else body | {"id": id_})
         elif isinstance(body, str) and not answers:
@@ -340,6 +345,13 @@ class _Bridge:
         if message.get("method") == "initialize" and isinstance(answer.get("result"), dict):
             version = answer["result"].get("protocolVersion")
             self._version = version if isinstance(version, str) else None
+
+    def _add_note(self, answer: Message) -> None:
+        """Adds what the assistant should know of the folder to the instructions of the server."""
+        result = answer.get("result")
+        note = self._project.note if self._project else None
+        if note and isinstance(result, dict) and isinstance(result.get("instructions"), str):
+            result["instructions"] += f"\n{note}"
 
     def _fail(self, id_: Any, code: int, text: str) -> None:
         self._write(_error(id_, code, text))

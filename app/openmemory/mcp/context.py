@@ -63,6 +63,8 @@ class UsageArguments(ProjectArguments):
 
 
 class CheckpointArguments(ProjectArguments):
+    zeros = frozenset({"expected_revision"})  # there must be no state yet
+
     reason: str = Field(description="Why, in a sentence.")
     state_json: JsonObject = Field(description="The whole state, an object.")
     thread: str | None = None

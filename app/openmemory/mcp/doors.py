@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import UUID
 
+from anyio import CancelScope
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from starlette.requests import Request
@@ -21,8 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from openmemory.access.authentication import Authenticator
 from openmemory.config.settings import LimitSettings
-from openmemory.errors import Forbidden, Invalid, TooMany
-from openmemory.identity.principal import LOCAL
+from openmemory.errors import Forbidden, Invalid, TooMany, Unavailable
+from openmemory.identity.principal import LOCAL, Principal
 from openmemory.identity.request import RequestContext, prefix_of, principal_of, request_context_of
 from openmemory.mcp import envelope
 from openmemory.mcp.backlog import Answers, Backlog, attach, too_many
@@ -35,10 +38,16 @@ from openmemory.services import Services
 from openmemory.sessions.storage import SessionOwner
 from openmemory.telemetry.traffic import Traffic
 
+log = logging.getLogger(__name__)
+
 MESSAGES = "/mcp/messages/"
 MAX_SESSIONS = 10_000
 """The maximum number of open SSE sessions. Each holds a connection and a task; beyond the limit a client is told to
 come back."""
+
+LOOKED_EVERY = 5.0
+"""Seconds between two looks at the credentials of the open streams. A stream ends at the latest so long after its
+credential."""
 
 _NAMED = re.compile("/mcp/([^/]*)/(http|sse)/([^/]*)((?:/messages)?/?)")
 _SESSION = re.compile(rb"session_id=([0-9a-f]{32})")
@@ -59,6 +68,14 @@ class _Session:
         return sender.principal.id == self.owner.principal
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stream:
+    """An open event stream of this process: the principal that opened it, and what ends it."""
+
+    principal: Principal
+    scope: CancelScope
+
+
 class McpDoors:
     """The MCP routes and the tasks that must run while they serve.
 
@@ -77,6 +94,7 @@ class McpDoors:
         self._sse = SseServerTransport(MESSAGES, max_request_body_size=self._limits.body)
         self._sessions: dict[str, _Session] = {}
         self._open: Counter[str] = Counter()
+        self._streams: set[_Stream] = set()
         relay = services.relay(self._deliver)
         self._forwarding = None if relay is None else Forwarding(relay, self._limits)
         self._http = Streamable(self._server, self._limits, services.rates)
@@ -98,7 +116,25 @@ class McpDoors:
             await stack.enter_async_context(self._http.running())
             if self._forwarding is not None:
                 await stack.enter_async_context(self._forwarding.relay.running())
-            yield
+            watching = asyncio.create_task(self._end_streams(), name="streams")
+            try:
+                yield
+            finally:
+                watching.cancel()
+                await asyncio.wait([watching])
+
+    async def _end_streams(self) -> None:
+        """Ends the streams of this process whose credential was revoked, in whichever process, or has expired."""
+        while True:
+            await asyncio.sleep(LOOKED_EVERY)
+            try:
+                ended = await self._authenticator.ended([stream.principal for stream in self._streams])
+            except Unavailable as error:  # `database` logs this once
+                log.debug("streams: not now: %s", error)
+                continue
+            for stream in self._streams:
+                if stream.principal in ended:
+                    stream.scope.cancel()
 
     async def _streamable(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "GET":
@@ -146,11 +182,15 @@ class McpDoors:
         # The first event tells the address for messages as the client sees it.
         announcing = {**scope, "root_path": prefix_of(scope)}
         self._open[principal] += 1
+        stream = _Stream(identity.principal, CancelScope())
+        self._streams.add(stream)
         try:
             async with self._sse.connect_sse(announcing, receive, noting_session) as (incoming, outgoing):
                 options = self._server.create_initialization_options()
-                await self._server.run(incoming, Answers(outgoing, backlog), options)
+                with stream.scope:
+                    await self._server.run(incoming, Answers(outgoing, backlog), options)
         finally:
+            self._streams.discard(stream)
             self._open[principal] -= 1
             if not self._open[principal]:
                 del self._open[principal]
@@ -230,8 +270,9 @@ class McpDoors:
         if len(self._sessions) >= MAX_SESSIONS:
             return refuse(503, "Too many SSE sessions are open", hint=hint)
         limit = self._limits.sessions
-        if identity.principal.id != LOCAL.id and self._open[identity.principal.id] >= limit:
-            words = f"This credential has {limit} SSE sessions open already (limits.sessions)"
+        if self._open[identity.principal.id] >= limit:
+            whose = "Clients without a credential have" if identity.principal.id == LOCAL.id else "This credential has"
+            words = f"{whose} {limit} SSE sessions open already (limits.sessions)"
             return refuse(429, words, hint=hint, code="too_many_sessions", retry_after=10)
         return None
 

@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from openmemory.serialization.surrogates import replace_in_body
+
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 
 
@@ -20,7 +22,7 @@ async def read(scope: Scope, receive: Receive, send: Send) -> Receive | None:
     """Returns a `receive` that replays the posted body; None if the body is not a message and was refused."""
     if scope["method"] != "POST":
         return receive
-    body = await Request(scope, receive).body()
+    body = await replace_in_body(await Request(scope, receive).body())
     if (refusal := malformed(body)) is not None:
         await refusal(scope, receive, send)
         return None

@@ -99,7 +99,8 @@ async def _index(services: Services, call: ToolCall[IndexArguments]) -> Answer:
     if isinstance(stored, Invalid):
         raise stored
     said = f"Indexed: {inline(given.file_path)}"
-    note = f"{', '.join(stored.redacted)} redacted." if stored.redacted else None
+    notes = [f"{', '.join(stored.redacted)} redacted."] if stored.redacted else []
+    note = " ".join([*notes, *([stored.note] if stored.note else [])]) or None
     return Answer([said], {"file_path": stored.path, "event": stored.event.value}, note, said)
 
 

@@ -19,6 +19,7 @@ from openmemory.mcp.backlog import too_many
 from openmemory.mcp.envelope import malformed
 from openmemory.mcp.http_errors import no_session, refused
 from openmemory.mcp.identity import names_of
+from openmemory.serialization.surrogates import replace_in_body
 from openmemory.sessions.relay import Relay
 from openmemory.sessions.storage import MessageSender
 
@@ -70,7 +71,7 @@ class Forwarding:
         except Invalid:
             return no_session()
         principal = request_context_of(request.scope).principal
-        body = await request.body()
+        body = await replace_in_body(await request.body())
         if (refusal := malformed(body)) is not None:
             return refusal
         try:

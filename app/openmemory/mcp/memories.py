@@ -169,7 +169,7 @@ def _counted(number: int) -> str:
 
 
 def _listed(record: MemoryRecord, user: str, untrusted: Untrusted) -> ListedMemory:
-    app = untrusted.name(record.app_name)
+    app = untrusted.name(record.text_app_name)
     return ListedMemory(
         id=record.id, memory=untrusted.text(record.content, record.labels), hash=record.hash,
         metadata=_as_mem0(untrusted.metadata(record.metadata_, record.labels), app), created_at=record.created_at,

@@ -35,7 +35,7 @@ class _ByIdArguments(Arguments):
 class UpdateNoteArguments(_ByIdArguments):
     id: Reference
     title: str | None = None
-    summary: str | None = Field(None, description="An empty text removes it.")
+    summary: str | None = Field(None, description="A dash removes it.")
     tags: Strings | None = Field(None, description="All tags.")
     tags_add: Strings = Field(default_factory=list)
     tags_remove: Strings = Field(default_factory=list)
@@ -81,7 +81,7 @@ async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> An
         "tags": NamesUpdate(given.tags, given.tags_add, given.tags_remove),
         "entities": NamesUpdate(given.entities, given.entities_add, given.entities_remove),
     }
-    change = NoteUpdate(given.title, given.summary, names)
+    change = NoteUpdate(given.title, "" if given.summary == "-" else given.summary, names)
     updated = await services.memories.update(call.caller, id_, change, field="title")
     memory = updated.memory
     title, summary = title_and_summary(memory.content)
@@ -111,7 +111,7 @@ async def _show(services: Services, call: ToolCall[ShowArguments]) -> Answer:
     linked = await services.links.of(call.caller, id_)
     short = await services.short_ids.shortened(call.caller, [id_, *(one.id for one in linked.links)])
     untrusted = Untrusted(services.settings.capture.injection)
-    text, app = untrusted.text(memory.content, memory.labels), untrusted.name(memory.app_name)
+    text, app = untrusted.text(memory.content, memory.labels), untrusted.name(memory.text_app_name)
     lines = [memory_line(short[id_], memory, app, text, unusual(memory, None, untrusted.name(memory.namespace)))]
     links = []
     for one in linked.links:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -38,7 +38,7 @@ from openmemory.mcp.client_names import client_name
 from openmemory.mcp.elicitation import InputRequired, asking, sealing
 from openmemory.mcp.identity import identity_of
 from openmemory.mcp.progress import sending
-from openmemory.mcp.tool import CallOutcome, failure
+from openmemory.mcp.tool import CallOutcome, failure, json_of_type
 from openmemory.services import VERSION, Services
 from openmemory.telemetry.traffic import Traffic
 
@@ -118,5 +118,20 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
         on_call_tool=call_tool,
     )
     # Replaces tracing spans that nobody collects and that cost each call 5 %.
-    server.middleware[:] = [counted, sealing(NAME, services.key)]
+    server.middleware[:] = [counted, _reading_arguments, sealing(NAME, services.key)]
     return server
+
+
+async def _reading_arguments(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """MCP server middleware that reads the arguments of a call that come as JSON text.
+
+    Raises:
+        MCPError: they are no JSON object.
+    """
+    given = ctx.params.get("arguments") if ctx.method == "tools/call" and ctx.params is not None else None
+    if given is None or isinstance(given, dict):
+        return await call_next(ctx)
+    arguments = {} if given == "" else json_of_type(given, dict)
+    if not isinstance(arguments, dict):
+        raise MCPError(INVALID_PARAMS, 'arguments: must be a JSON object, such as {"query": "tea"}')
+    return await call_next(replace(ctx, params={**(ctx.params or {}), "arguments": arguments}))

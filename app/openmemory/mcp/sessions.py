@@ -81,7 +81,8 @@ async def _create(services: Services, call: ToolCall[CreateArguments]) -> Answer
     done = {"ADD": "created", "UPDATE": "updated", "NONE": "is unchanged"}[saved.event.value]
     data = {"id": str(saved.id), "session_num": saved.number, "event": saved.event.value}
     data |= {"redacted": saved.redacted} if saved.redacted else {}
-    note = f"{', '.join(saved.redacted)} redacted." if saved.redacted else None
+    notes = [f"{', '.join(saved.redacted)} redacted."] if saved.redacted else []
+    note = " ".join([*notes, *([saved.note] if saved.note else [])]) or None
     name, title = f"Session {saved.number}", inline(saved.title)
     return Answer([f"{name} {done}: {title}"], data, note, f"{name} created: {title}")
 

@@ -24,6 +24,7 @@ from openmemory.mcp import envelope, progress
 from openmemory.mcp.client_names import repeating_name
 from openmemory.mcp.http_errors import refused
 from openmemory.mcp.identity import identity_of
+from openmemory.serialization.surrogates import replace_in_body
 
 BATCHING = "2025-03-26"
 """The only revision of the protocol that has batches, and the default for a request that names none."""
@@ -60,7 +61,7 @@ class Streamable:
         if scope["method"] != "POST":
             await self._json.handle_request(scope, receive, send)
             return
-        body = await Request(scope, receive).body()
+        body = await replace_in_body(await Request(scope, receive).body())
         version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _HEADER), BATCHING)
         if version not in KNOWN_PROTOCOL_VERSIONS:
             await _not_served(version, body)(scope, receive, send)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Annotated, Any
 
 from mcp_types import ToolAnnotations
@@ -14,6 +13,7 @@ from openmemory.mcp.compact import block, brackets, inline, listing
 from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Time, Tool, ToolCall, absent, json_list
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import SearchQuery
+from openmemory.serialization.timestamps import TimeInput
 from openmemory.services import Services
 from openmemory.sources.models import PassageKind
 from openmemory.sources.schemas import MessageAdded, MessageEvent, NewMessage, NewMessages
@@ -22,13 +22,13 @@ READ = 50
 """The number of messages that one call reads by default."""
 
 
-class LoggedMessage(BaseModel):
+class LoggedMessage(Arguments):
     """A message as a model gives it."""
 
     role: str = Field("user", description="user, assistant, or a name.")
     content: str
     id: str | None = Field(None, description="Yours; repeated ones are stored once.")
-    created_at: datetime | None = None
+    created_at: TimeInput | None = None
 
 
 class LogArguments(Arguments):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from mcp_types import Tool as ListedTool
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, model_validator
 
 from openmemory.errors import Forbidden, NotFound, OpenMemoryError, Unavailable
 from openmemory.identity.caller import Caller
@@ -38,19 +38,19 @@ def absent(value: object) -> bool:
 
 def _object(value: Any) -> Any:
     """Reads an argument. Some models send an object as JSON text."""
-    return _json(value, dict)
+    return json_of_type(value, dict)
 
 
 def _strings(value: Any) -> Any:
     """Reads a list that is sent as JSON text, and takes a single text as a list of one."""
-    value = _json(value, list)
+    value = json_of_type(value, list)
     value = [value] if isinstance(value, str) else value
     return [_text(each) for each in value] if isinstance(value, list) else value
 
 
 def json_list(value: Any) -> Any:
     """Reads a list that is sent as JSON text, and takes a single object as a list of one."""
-    value = _json(value, list)
+    value = json_of_type(value, list)
     return [value] if isinstance(value, dict) else value
 
 
@@ -59,7 +59,8 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _json(value: Any, type_: type) -> Any:
+def json_of_type(value: Any, type_: type) -> Any:
+    """Reads a value of this type that is sent as JSON text. Returns anything else as it is."""
     if not isinstance(value, str):
         return value
     try:
@@ -89,6 +90,31 @@ class Arguments(BaseModel):
 
     needless: ClassVar[frozenset[str]] = frozenset()
     """The arguments that only clients of another server send. The tool ignores them, and its answer does not say so."""
+    zeros: ClassVar[frozenset[str]] = frozenset()
+    """The optional arguments for which 0 is a value of its own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if not cls.leaves_out(name, value)}
+
+    @classmethod
+    def leaves_out(cls, name: str, value: Any) -> bool:
+        """Returns True if an argument counts as left out.
+
+        Models write null for what they leave out, and some proxies fill all optional arguments with empty values of
+        their types. Therefore an empty text, list or object and 0 leave an optional argument out. A flag may be false
+        or 0, and 0 is a value of `zeros`; an `offset` of 0 is the default anyway.
+        """
+        field = cls.model_fields.get(name)
+        if value is None or (field is not None and field.is_required()):
+            return value is None
+        if isinstance(value, int | float):
+            flag = isinstance(value, bool) or (field is not None and field.annotation is bool)
+            return value == 0 and not flag and name not in cls.zeros
+        return value in ("", [], {})
 
 
 AskUser = Callable[[str], Awaitable[bool]]
@@ -190,8 +216,7 @@ class Tool(Generic[ArgumentsT]):
         """Runs the tool. Problems that the caller can fix come back as an error result that says how."""
         if identity.missing is not None:
             return failure(f"Error: {identity.missing} not provided"), CallOutcome.REFUSED
-        # Models write null for what they leave out.
-        given = {key: value for key, value in arguments.items() if value is not None}
+        given = {key: value for key, value in arguments.items() if not self.arguments.leaves_out(key, value)}
         chosen = given.pop("format", identity.offer.format)
         confirmed = given.pop("confirmed", False) in (True, "true")
         if refused := await self._refused(services.settings.mcp.write_mode, ask, confirmed=confirmed):

@@ -55,6 +55,7 @@ from openmemory.memories.models import (
 )
 from openmemory.memories.schemas import Amendment, CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate, ReplacedText
 from openmemory.serialization import exact_json
+from openmemory.serialization.normal_form import normal_form
 
 _ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", user="new.user_id", source="FROM new")
 
@@ -104,8 +105,9 @@ _EXPIRED = literal("expired", Text())
 
 
 def text_hash(content: str) -> str:
-    """MD5 of the UTF-8 text in hexadecimal, as in mem0. It identifies equal texts and has no security purpose."""
-    return hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
+    """MD5 of the text's normal form in hexadecimal, of most texts the same as mem0's. It identifies equal texts and has
+    no security purpose."""
+    return hashlib.md5(normal_form(content).encode(), usedforsecurity=False).hexdigest()
 
 
 async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> list[MemoryAdded]:
@@ -238,12 +240,16 @@ async def update_text(
     labels: Flagging,
     *,
     confirms: bool = False,
+    said: datetime | None = None,
+    restored: int | None = None,
 ) -> ReplacedText:
     """Write a new revision of the one memory that `which` selects. Unchanged content writes nothing.
 
     Returns the memory as it was, read under the lock that the update holds.
 
-    `confirms`: the user themself named the categories, which confirms those that were assigned automatically.
+    `confirms`: the user themself named the categories, which confirms those that were assigned automatically. `said`:
+    the time of the new revision; None: now.
+    `restored`: the text is that of this revision, and so belongs to the app that wrote it then.
 
     Raises:
         NotFound: there is no such memory, or it is not the caller's.
@@ -288,6 +294,7 @@ async def update_text(
         "revision": current.revision + 1, "updated_at": func.now(), "labels": list(labels(content, metadata)),
         "expires_at": expires_at,
     }  # fmt: skip
+    values |= await _writers(tx, caller, current, values, restored)
     duplicate = and_(
         Memory.user_id == caller.user_id, Memory.namespace == current.namespace, Memory.app_id == current.app_id,
         Memory.hash == values["hash"], Memory.id != current.id,
@@ -301,10 +308,28 @@ async def update_text(
         insert(MemoryRevision).values(
             memory_id=current.id, revision=current.revision + 1, old_text=current.content, new_text=content,
             metadata_=metadata, changed_by=caller.user_id, app_id=caller.app_id,
+            changed_at=func.now() if said is None else said,
         )
     )  # fmt: skip
     await outbox.add_entries(tx, ItemKind.MEMORY, [current.id])
     return replaced
+
+
+async def _writers(
+    tx: Tx, caller: Caller, current: Any, values: dict[str, Any], restored: int | None
+) -> dict[str, Any]:
+    """The columns that name the apps whose text and metadata a memory holds after an update to these values."""
+    columns: dict[str, Any] = {}
+    if values["content"] != current.content:
+        writer: UUID | None = caller.app_id
+        if restored is not None:
+            writer = await tx.scalar(select(repository.author(literal(current.id), literal(restored))))
+        other = None if writer == current.app_id else writer
+        by_user = caller.owner and writer == caller.app_id
+        columns |= {"text_app_id": other, "text_by_user": other is not None and by_user}
+    if values["metadata_"] != current.metadata:
+        columns["metadata_app_id"] = None if caller.app_id == current.app_id else caller.app_id
+    return columns
 
 
 def end_of(expiry: Expiry) -> datetime | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import bindparam, func, literal_column, select, text
+from sqlalchemy.dialects.postgresql import array
 
 from openmemory.access.models import User
 from openmemory.database.compiled import CompiledStatement
@@ -25,9 +26,8 @@ class IndexedMemories:
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """The points of those memories that are active."""
-        [(places, owners, apps, namespaces, kinds, revisions, hashes, assigned, lexemes, lengths)] = await _POINTS.rows(
-            tx, {"ids": array_of(ids)}
-        )
+        found = await _POINTS.rows(tx, {"ids": array_of(ids)})
+        [(places, owners, apps, writers, namespaces, kinds, revisions, hashes, assigned, lexemes, lengths)] = found
         if not places:
             return []
         return [
@@ -40,11 +40,12 @@ class IndexedMemories:
                 revision=revision,
                 text_hash=hash_,
                 categories=[same_uuid(category) for category in categories.split()],
+                writers=[same_uuid(writer) for writer in others.split()],
                 words=words,
             )
-            for place, owner, app, namespace, kind, revision, hash_, categories, words in zip(
-                places, owners.split(","), apps.split(","), namespaces, kinds, revisions, hashes.split(","),
-                assigned.split(","), text_vectors(lexemes, lengths), strict=True,
+            for place, owner, app, others, namespace, kind, revision, hash_, categories, words in zip(
+                places, owners.split(","), apps.split(","), writers.split(","), namespaces, kinds, revisions,
+                hashes.split(","), assigned.split(","), text_vectors(lexemes, lengths), strict=True,
             )
         ]  # fmt: skip
 
@@ -62,6 +63,7 @@ class IndexedMemories:
                 revision=revision,
                 text_hash=hash_,
                 categories=category_ids,
+                writers=[writer for writer in writers if writer is not None],
                 document=Payload(
                     text=content,
                     user_name=name,
@@ -73,7 +75,7 @@ class IndexedMemories:
             )
             for (
                 id_, user, app, namespace, kind, revision, hash_, content, name, created_at, updated_at, categories,
-                category_ids, *_
+                category_ids, writers, *_
             ), words in zip(rows, vectors, strict=True)
         ]  # fmt: skip
 
@@ -121,6 +123,7 @@ _POINTS = CompiledStatement(
         f"""
         SELECT array_agg(wanted.place),
             string_agg(CAST(m.user_id AS text), ','), string_agg(CAST(m.app_id AS text), ','),
+            string_agg(concat_ws(' ', m.text_app_id, m.metadata_app_id), ','),
             array_agg(m.namespace), array_agg(m.kind), array_agg(m.revision), string_agg(m.hash, ','),
             string_agg(array_to_string(ARRAY(
                 SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ','),
@@ -146,6 +149,7 @@ _DOCUMENTS = CompiledStatement(
         Memory.updated_at,
         CATEGORY_NAMES.label("categories"),
         _CATEGORY_IDS.label("category_ids"),
+        array([Memory.text_app_id, Memory.metadata_app_id]).label("writers"),
         literal_column(packed_lexemes("memories.words")),
         Memory.word_count,
     )

@@ -58,8 +58,15 @@ _ACTIVE = text("state = 'active'")
 _NO_PENDING_LIST = {"fastupdate": "off"}
 
 
+_WRITERS = "text_app_id", "metadata_app_id", "text_by_user"
+
+
 class Memory(Base):
-    """One memory."""
+    """One memory. `app_id`: the app that added it.
+
+    `text_app_id` and `metadata_app_id`: the apps that wrote the present text and metadata, if they are others. With
+    `text_by_user` the user themself wrote the text, under the name of that app.
+    """
 
     __tablename__ = "memories"
     __table_args__ = (
@@ -72,7 +79,7 @@ class Memory(Base):
         Index(
             "idx_memory_user_created", "user_id", "created_at", "id",
             postgresql_include=["state", "app_id", "expires_at", "valid_until", "updated_at", "importance",
-                                "archived_at", "deleted_at", "namespace", "kind"],
+                                "archived_at", "deleted_at", "namespace", "kind", *_WRITERS],
         ),
         Index(
             "idx_memory_app_created", "app_id", "created_at", "id",
@@ -88,7 +95,8 @@ class Memory(Base):
         Index(
             "idx_memory_text", "user_id", "content", "id",
             postgresql_ops={"content": "text_pattern_ops"},
-            postgresql_include=["state", "app_id", "created_at", "expires_at", "valid_until", "namespace", "folded"],
+            postgresql_include=["state", "app_id", "created_at", "expires_at", "valid_until", "namespace", "folded",
+                                *_WRITERS],
             postgresql_where=text(f"octet_length(content) <= {SHORT}"),
         ),
         Index(
@@ -157,6 +165,9 @@ class Memory(Base):
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"))
+    text_app_id: Mapped[UUID | None]
+    metadata_app_id: Mapped[UUID | None]
+    text_by_user: Mapped[bool] = mapped_column(server_default=text("false"))
     content: Mapped[str]
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
     state: Mapped[State] = mapped_column(STATE, server_default=State.ACTIVE.value)

@@ -164,6 +164,7 @@ class MemoryRecord(NamedTuple):
     valid_from: datetime | None
     valid_until: datetime | None
     superseded_by: UUID | None
+    text_app_name: str
 
 
 class ReplacedText(NamedTuple):

@@ -44,6 +44,11 @@ def name(value: str, field: str, limits: LimitSettings) -> str:
     return checked_name(value, field, limits.name)
 
 
+def line(value: str, field: str, limit: int, setting: str) -> str:
+    """Checks a text of one line, such as a title. Returns it without surrounding blanks."""
+    return checked_name(value, field, limit, setting)
+
+
 def names(values: Any, fields: Sequence[str], limits: LimitSettings) -> dict[str, Any]:
     """Checks those `fields` of an object that hold a name. Returns the names without surrounding blanks."""
     given = ((field, getattr(values, field)) for field in fields)

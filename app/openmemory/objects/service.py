@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from uuid import UUID, uuid4
 
 from sqlalchemy import delete, exc, select, text
@@ -45,6 +45,7 @@ class Objects:
         self._database = database
         self._store = store
         self._service_key = service_key
+        self._probe = f"check-{uuid4()}/object"
 
     async def put(self, user: UUID, content: BinaryIO) -> str:
         """Store an object of a user. Returns its key. It is deleted after a while unless `keep` follows.
@@ -69,7 +70,9 @@ class Objects:
         """
         kept = delete(ObjectDeletion).where(ObjectDeletion.object_key == key).returning(ObjectDeletion.object_key)
         if (await tx.execute(kept)).one_or_none() is None:
-            raise Unavailable("Storing the document took too long. Send it again.", code="upload_too_slow")
+            raise Unavailable(
+                "The store of documents took too long. Send the document again.", code="objects_unavailable"
+            )
 
     async def get(self, user: UUID, key: str) -> AsyncIterator[bytes]:
         """The content of an object. The first chunk is read before this returns, so that most failures come here.
@@ -90,6 +93,16 @@ class Objects:
                 yield chunk
 
         return all_of_them()
+
+    async def check(self) -> dict[str, Any]:
+        """Stores and deletes a small object that is nobody's.
+
+        Raises:
+            Unavailable: the store does not answer, is full, or cannot be written.
+        """
+        await self._store.put(self._probe, iter([b"openmemory"]))
+        await self._store.delete(self._probe)
+        return {}
 
     async def _user_key(self, tx: Tx, user: UUID) -> bytes:
         """The key of a user, made at its first use."""

@@ -237,8 +237,6 @@ class Bundles:
             return "none"
         present = await kept.present(tx, caller, namespace, STATE, None)
         if present is not None:
-            if not present.readable:
-                return "kept"
             row = (
                 await tx.execute(
                     select(Memory.content, Memory.metadata_.label("metadata_")).where(Memory.id == present.id)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlalchemy import func, text
 
 from openmemory.access.apps import refuse_if_paused
@@ -94,11 +92,10 @@ class ProjectChecks:
             return ProjectCheck("state", 0, repaired=False, detail=detail)
         if repair:
             _, revisions = await repository.history(tx, caller, record.id)
-            readable = _last_readable([one.new_text for one in revisions])
+            last = next((one for one in reversed(revisions) if parsed(one.new_text)[0] is not None), None)
+            readable = "{}" if last is None else last.new_text
             change = MemoryUpdate(text=readable, metadata={"reason": "Repaired: it could not be read."})
-            await changes.update_text(tx, caller, Memory.id == record.id, change, self._intake.labels)
+            restored = None if last is None else last.revision
+            which = Memory.id == record.id
+            await changes.update_text(tx, caller, which, change, self._intake.labels, restored=restored)
         return ProjectCheck("state", 1, repair, detail)
-
-
-def _last_readable(texts: Sequence[str]) -> str:
-    return next((one for one in reversed(texts) if parsed(one)[0] is not None), "{}")

@@ -14,6 +14,7 @@ from sqlalchemy import Boolean, Uuid
 from openmemory.config.settings import LimitSettings
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database
+from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, ComparedText, contrary
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Spaces
@@ -162,9 +163,10 @@ class ContextPacks:
         vectors = {id_: vector for id_, _, to_id, vector in rows if to_id is None}
         dimension = await self._spaces.serving.dimension() if vectors else 0
         notes = [note for note in (found.note, None if state is None else state.note, history.note) if note]
+        clusters = await asyncio.to_thread(_clusters, results, vectors, dimension)
         material = Material(
-            asked.namespace, question, state, results, evident, _clusters(results, vectors, dimension),
-            trail, orphans, history.commits, found.search_method, "; ".join(notes) or None,
+            asked.namespace, question, state, results, evident, clusters, trail, orphans, history.commits,
+            found.search_method, "; ".join(notes) or None,
         )  # fmt: skip
         # In a thread, because tokens are counted.
         made = await asyncio.to_thread(self._packed, material, asked)
@@ -200,7 +202,8 @@ def _limits(budget: int) -> tuple[int, int]:
 def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], dimension: int) -> dict[UUID, list[UUID]]:
     """Groups memories that say nearly the same: the id of the best one, and the ids of the others.
 
-    Memories with several vectors are in no group.
+    Memories with several vectors are in no group. Neither are those that contradict the best one by a number, a name,
+    a negation or a sign, because vectors hardly tell them apart.
     """
     found, taken = dict[UUID, list[UUID]](), set[UUID]()
     size = 4 * dimension
@@ -209,9 +212,13 @@ def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], di
     rows = np.frombuffer(b"".join(vectors[one.id] for one in some), dtype="<f4").reshape(len(some), dimension)
     units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo("f4").tiny)
     alike = np.triu(units @ units.T >= ALIKE, 1)
+    texts = [ComparedText(one.memory) if len(one.memory) <= MAX_TEXT_LENGTH else None for one in some]
     for best, other in zip(*np.nonzero(alike), strict=True):
         first, second = some[best], some[other]
-        if first.id not in taken and second.id not in taken and first.namespace == second.namespace:
+        if first.id in taken or second.id in taken or first.namespace != second.namespace:
+            continue
+        text, repeated = texts[best], texts[other]
+        if text is not None and repeated is not None and not contrary(text, repeated):
             found.setdefault(first.id, []).append(second.id)
             taken.add(second.id)
     return found

@@ -1,4 +1,8 @@
-"""Reads and writes memories of which a namespace has one at a time: its state, and the value under each key."""
+"""Reads and writes memories of which a namespace has one at a time: its state, and the value under each key.
+
+One at a time among those that a caller may read. What a rule hides from an app is neither replaced by it nor in its
+way, because a refusal would tell the app that there is something. Who may read both gets that of the first app.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, bindparam, func, literal_column, select, text
 
+from openmemory.access.apps import refuse_unreadable
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
@@ -33,6 +38,11 @@ _OLDER = text(
     """
 )
 
+_ORDER = (
+    func.min(Memory.created_at).over(partition_by=Memory.app_id), Memory.updated_at.desc(), Memory.id,
+)  # fmt: skip
+"""Of several memories of one key, the first counts: of the app that was first, the one that changed last."""
+
 
 class Kept(NamedTuple):
     """The memory that is kept, and what became of it."""
@@ -47,7 +57,6 @@ class Present(NamedTuple):
 
     id: UUID
     revision: int
-    readable: bool
 
 
 def value_parts(key: str | None, content: str) -> tuple[str, str, str]:
@@ -63,30 +72,30 @@ def of_kind(kind: str) -> ColumnElement[bool]:
 
 
 async def present(tx: Tx, caller: Caller, namespace: str, kind: str, key: str | None) -> Present | None:
-    """The memory of this kind and key, locked until the transaction ends with all others of that key.
+    """The memory of this kind and key that the caller may read, locked until the transaction ends with all others of
+    that key.
 
-    An import may have brought several. The one that changed last counts, and the others are archived.
+    There may be several, for example after an import. One counts, and the others are archived.
     """
     await lock(tx, f"{kind} {caller.user_id} {namespace} {key or ''}")
     which = [Memory.user_id == caller.user_id, Memory.namespace == namespace, of_kind(kind)]
-    which.append(Memory.key == key if key is not None else Memory.key.is_(None))
-    order = Memory.updated_at.desc(), Memory.id
-    rows = (await tx.execute(select(Memory.id, Memory.revision).where(*which).order_by(*order))).all()
+    which += [Memory.key == key if key is not None else Memory.key.is_(None), readable_by(caller, Memory)]
+    some = select(Memory.id, Memory.revision).where(*which).order_by(*_ORDER)
+    rows = (await tx.execute(some, caller.parameters)).all()
     if not rows:
         return None
-    newest, *others = rows
+    one, *others = rows
     if others:
         older = Memory.id == func.any([row.id for row in others])
         await changes.change_state(tx, caller, older, State.ARCHIVED)
-    readable = select(Memory.id).where(Memory.id == newest.id, readable_by(caller, Memory))
-    return Present(newest.id, newest.revision, await tx.scalar(readable, caller.parameters) is not None)
+    return Present(one.id, one.revision)
 
 
 async def read(tx: Tx, caller: Caller, kind: str, namespace: str, key: str | None = None) -> MemoryRecord | None:
-    """The memory of this kind and key that changed last of those that the caller may read. The access is logged."""
+    """The memory of this kind and key that counts among those that the caller may read. The access is logged."""
     logged = access_log.parameters(caller, AccessType.GET) | audit_log.parameters(caller, AuditAction.MEMORY_GET)
     values = {**caller.parameters, **logged, "namespace": namespace, "key": key}
-    rows = await _newest(caller.owner, caller.default, kind).rows(tx, values)
+    rows = await _counting(caller.owner, caller.default, kind).rows(tx, values)
     return repository.record(rows[0]) if rows else None
 
 
@@ -96,20 +105,20 @@ async def older(tx: Tx, user_id: UUID, namespaces: Sequence[str]) -> list[UUID]:
 
 
 @cache
-def _newest(owner: bool, default: Default, kind: str) -> CompiledStatement:
+def _counting(owner: bool, default: Default, kind: str) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
     key = Memory.key == bindparam("key") if kind == KEYED else Memory.key.is_(None)
-    newest = (
+    counting = (
         repository.whole()
         .where(of_kind(kind), Memory.namespace == bindparam("namespace"), key, readable_by(caller, Memory))
-        .order_by(Memory.updated_at.desc(), Memory.id)
+        .order_by(*_ORDER)
         .limit(literal_column("1"))
-        .cte("newest")
+        .cte("counting")
         .prefix_with("MATERIALIZED")
     )
     nothing: Any = literal_column("'{}'::jsonb")
-    logs = access_log.inserted(newest, nothing), audit_log.inserted(newest, if_none=False)
-    return CompiledStatement(select(newest).add_cte(*logs))
+    logs = access_log.inserted(counting, nothing), audit_log.inserted(counting, if_none=False)
+    return CompiledStatement(select(counting).add_cte(*logs))
 
 
 async def keep(tx: Tx, caller: Caller, there: Present | None, new: CheckedMemory, labels: Flagging) -> Kept:
@@ -117,9 +126,11 @@ async def keep(tx: Tx, caller: Caller, there: Present | None, new: CheckedMemory
 
     Raises:
         ConflictError: the app has another active memory of exactly this text.
+        Forbidden: a rule hides from the app what it would store.
     """
     if there is None:
         [added] = await changes.add(tx, caller, [new], {})
+        await refuse_unreadable(tx, caller, Memory, added.id)
         if added.event is Event.NONE:
             raise ConflictError(
                 "Another active memory of the same app and namespace says exactly this.",

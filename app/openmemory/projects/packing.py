@@ -14,6 +14,7 @@ from uuid import UUID
 
 from openmemory.content_policy.injection import LABEL, instructs
 from openmemory.dedup.key_values import parsed as key_values
+from openmemory.dedup.spelling import Spelling, spelling
 from openmemory.memories.intake import KEYED
 from openmemory.projects import tokens
 from openmemory.projects.kept import value_parts
@@ -266,12 +267,12 @@ def _conflicts(one: SearchResult, state: dict[str, Any] | None) -> Iterator[Stat
     for path, value in leaves(state):
         whole = ".".join(path)
         found = by_key.get(whole.casefold()) or (by_key.get(path[-1].casefold()) if path else None)
-        if found is not None and _plain(value) != _plain(found[1]):
+        if found is not None and _spelling(value) != _spelling(found[1]):
             yield StateConflict(whole, value, one.id, str(found[1]))
 
 
-def _plain(value: Any) -> str:
-    return (value if isinstance(value, str) else _json(value)).strip().casefold()
+def _spelling(value: Any) -> Spelling:
+    return spelling(value if isinstance(value, str) else _json(value))
 
 
 def _passages(material: Material, dropped: list[DroppedItem], *, index: bool) -> list[_Item]:

@@ -72,13 +72,13 @@ class Projects:
 
         Raises:
             Forbidden: the app is paused, or the namespace is not the caller's to write in.
-            Invalid: a field is blank or too long.
+            Invalid: a field is blank or too long, or has a line break.
             NotFound: a rule hides the project from the app.
         """
         namespace = validation.name(new.namespace, "namespace", self._limits)
         given = {name: getattr(new, name) for name in _FIELDS if getattr(new, name) is not None}
         for name, value in given.items():
-            given[name] = self._intake.spoken(validation.text(value, name, self._limits.query, "limits.query"))
+            given[name] = self._intake.spoken(validation.line(value, name, self._limits.query, "limits.query"))
         caller.may_write(namespace)
         caller.may_read()
         await self._rates.save(caller, 1)

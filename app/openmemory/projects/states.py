@@ -16,7 +16,7 @@ from openmemory.config.settings import LimitSettings
 from openmemory.content_policy.injection import LABEL
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
-from openmemory.errors import ConflictError, Invalid, NotFound
+from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, repository, validation
@@ -57,8 +57,9 @@ class ProjectStates:
 
         Raises:
             ConflictError: the state has another revision than `expected_revision`.
-            Forbidden: the app is paused, or the namespace is not the caller's to write in.
-            Invalid: a field cannot be stored, or a rule hides the state from the app.
+            Forbidden: the app is paused, a rule hides from it what it would store, or the namespace is not the caller's
+                to write in.
+            Invalid: a field cannot be stored.
         """
         state, reason = self._checked(new)
         caller.may_write(state.namespace)
@@ -85,8 +86,6 @@ class ProjectStates:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "save the state of a project")
             there = await kept.present(tx, caller, state.namespace, STATE, None)
-            if there is not None and not there.readable:
-                raise Invalid("namespace", "has a state that a rule hides from this app", code="state_hidden")
             revision = 0 if there is None else there.revision
             if expected is not None and expected != revision:
                 raise ConflictError(
@@ -113,7 +112,7 @@ class ProjectStates:
         state, note = parsed(record.content)
         return ProjectState(
             record.id, record.namespace, state, record.revision, _reason(record.metadata_),
-            record.app_name, record.updated_at, record.labels, len(record.content), self._limits.text, note,
+            record.text_app_name, record.updated_at, record.labels, len(record.content), self._limits.text, note,
         )  # fmt: skip
 
     async def find(self, caller: Caller, namespace: str) -> ProjectState | None:

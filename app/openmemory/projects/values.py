@@ -47,8 +47,9 @@ class Values:
         """Remember a value, or replace the one under this topic and key.
 
         Raises:
-            Forbidden: the app is paused, or the namespace is not the caller's to write in.
-            Invalid: a field cannot be stored, or a rule hides the value from the app.
+            Forbidden: the app is paused, a rule hides from it what it would store, or the namespace is not the caller's
+                to write in.
+            Invalid: a field cannot be stored.
         """
         name = self._name(new.topic, new.key)
         validation.text(new.value, "value", self._limits.text, "limits.text")
@@ -71,8 +72,6 @@ class Values:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "set values")
             there = await kept.present(tx, caller, new.namespace, KEYED, new.key)
-            if there is not None and not there.readable:
-                raise Invalid("key", "has a value that a rule hides from this app", code="value_hidden")
             done = await kept.keep(tx, caller, there, new, self._intake.labels)
             if done.event is Event.UPDATE:
                 await access_log.record(tx, caller, AccessType.UPDATE, [done.id])
@@ -146,7 +145,7 @@ def stored_value(record: MemoryRecord) -> StoredValue:
     """A memory of the kind `keyed` as a value."""
     topic, key, value = kept.value_parts(record.key, record.content)
     return StoredValue(
-        record.id, topic, key, value, record.namespace, record.app_name, record.revision, record.created_at,
+        record.id, topic, key, value, record.namespace, record.text_app_name, record.revision, record.created_at,
         record.updated_at, record.labels,
     )  # fmt: skip
 

@@ -12,10 +12,11 @@ from typing import BinaryIO, cast
 
 
 @contextmanager
-def replacing(file: Path, *, like: Path | None = None) -> Iterator[BinaryIO]:
+def replacing(file: Path, *, like: Path | None = None, private: bool = False) -> Iterator[BinaryIO]:
     """Opens a draft that replaces the file when the block ends, and that is deleted if it fails.
 
-    The file gets the mode and owner of `like`. If there is no such file, only this account may read it.
+    The file gets the mode and owner of `like`. If there is no such file, only this account may read it. `private`: none
+    but the owner may read it in any case.
 
     Raises:
         OSError: it cannot be written.
@@ -29,7 +30,7 @@ def replacing(file: Path, *, like: Path | None = None) -> Iterator[BinaryIO]:
             os.fsync(written.fileno())
         if like is not None and like.exists():
             found = like.stat()
-            draft.chmod(stat.S_IMODE(found.st_mode))
+            draft.chmod(stat.S_IMODE(found.st_mode) & (0o700 if private else 0o7777))
             if hasattr(os, "chown") and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
                 os.chown(draft, found.st_uid, found.st_gid)
         draft.replace(file)

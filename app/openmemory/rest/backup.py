@@ -157,8 +157,8 @@ async def import_backup(
         raise HTTPException(400, "Invalid mode. Must be 'skip' or 'overwrite'.")
     _may_send(asking)
     as_lines = _LINES in request.headers.get("accept", "").lower()
-    async with services.backup.upload(asking.principal) as (spool, came):
-        form = await upload.receive(request, "file", spool, came)
+    async with services.backup.upload(asking.principal) as spool:
+        form = await upload.receive(request, "file", spool)
         caller = await _addressed(form, asking, make_user=make_user, dry_run=dry_run)
     restoring = partial(services.backup.restore, caller, spool, cast(Mode, mode), on_error=on_error, dry_run=dry_run)
     if as_lines:

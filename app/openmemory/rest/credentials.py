@@ -7,6 +7,7 @@ percent-encoded or between doubled slashes. No route, log, error or audit entry 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, unquote_plus
@@ -14,10 +15,14 @@ from urllib.parse import quote, unquote, unquote_plus
 from starlette.responses import Response
 from starlette.types import Scope
 
+from openmemory.access.browser_sessions import LASTING, BrowserSessions
 from openmemory.access.oauth.sign_in import REDIRECT_PATH
+from openmemory.identity.principal import Principal
 from openmemory.rest.hardening import QUESTION
 
-COOKIE = "openmemory_key"
+COOKIE = "openmemory_session"
+"""The cookie with the id of a browser's session. Over TLS its name has a prefix, with which browsers take it only from
+this host, and only over TLS."""
 SIGN_OUT = frozenset({"/logout", "/logout/"})
 FORMS = frozenset({"/ui/sign-in", "/ui/sign-out"})
 """The forms that set and delete the cookie. They need no credential."""
@@ -47,9 +52,7 @@ _QUESTION = """\
 """
 _UP = "openmemory.up"
 """The scope's entry with the relative address of the root, if a key was taken out of the path."""
-_KEPT_SECONDS = 30 * 24 * 60 * 60
-_LARGEST_COOKIE = 4_096
-"""The bytes of a cookie's name and value that every browser stores; it drops larger ones in silence."""
+_KEPT_SECONDS = LASTING.total_seconds()
 _NAME = rb"(?:k|%[46]b)(?:e|%[46]5)(?:y|%[57]9)"
 _IN_QUERY = re.compile(rb"(?:^|&)" + _NAME + rb"=([^&]*)", re.IGNORECASE)
 _IN_PATH = re.compile(rb"(?:/|%2f)+" + _NAME + rb"(?:/|%2f)+([^/]*)/*", re.IGNORECASE)
@@ -79,7 +82,7 @@ def taken(scope: Scope, headers: Mapping[bytes, bytes]) -> RequestCredentials:
     sent = (bearer.strip() if scheme.lower() == b"bearer" else b"", headers.get(b"x-api-key", b""))
     in_headers = tuple(each.decode("utf-8", "replace") for each in sent if each)
     in_address = tuple(each for each in (_of_query(scope), _of_path(scope)) if each)
-    return RequestCredentials(in_headers, in_address, _of_cookie(headers.get(b"cookie", b"")))
+    return RequestCredentials(in_headers, in_address, _of_cookie(scope, headers.get(b"cookie", b"")))
 
 
 def _of_query(scope: Scope) -> str | None:
@@ -106,33 +109,35 @@ def _of_path(scope: Scope) -> str | None:
     return unquote(found[1].decode("latin-1"))
 
 
-def _of_cookie(header: bytes) -> str | None:
+def _of_cookie(scope: Scope, header: bytes) -> str | None:
+    wanted = cookie_of(scope).encode()
     for pair in header.split(b";"):
         name, _, value = pair.strip().partition(b"=")
-        if name == COOKIE.encode():
+        if name == wanted:
             return unquote(value.strip(b'"').decode("latin-1")) or None
     return None
 
 
-def signed_in(scope: Scope, key: str) -> Response:
-    """Redirects a browser to the page and sets the key as a cookie that no script can read and no other site can make
-    it send."""
-    answer = _to_the_page(scope)
-    remember(scope, answer, key)
-    return answer
+def signed_in(scope: Scope) -> Response:
+    """Redirects a browser to the page. `remember` signs it in."""
+    return _to_the_page(scope)
 
 
-def remember(scope: Scope, answer: Response, key: str, seconds: float = _KEPT_SECONDS) -> None:
-    """Sets a key or a token as the browser's cookie, for 30 days or the `seconds` that are left of it."""
-    kept = int(min(seconds, _KEPT_SECONDS))
+async def remember(
+    scope: Scope, answer: Response, credential: str, principal: Principal, sessions: BrowserSessions
+) -> None:
+    """Opens a session for a valid credential, for 30 days or until a token ends, and sets its id as a cookie that no
+    script can read and no other site can make the browser send."""
+    seconds = _KEPT_SECONDS if principal.ends is None else min(principal.ends - time.time(), _KEPT_SECONDS)
+    id_ = await sessions.open(credential, principal, seconds)
     answer.set_cookie(
-        COOKIE, quote(key, safe=""), max_age=kept, httponly=True, samesite="strict", secure=_is_secure(scope)
+        cookie_of(scope), id_, max_age=int(seconds), httponly=True, samesite="strict", secure=_is_secure(scope)
     )
 
 
-def excess(key: str) -> int:
-    """Returns the number of bytes by which a key or a token is too large for a cookie; 0 if it fits."""
-    return max(0, len(COOKIE) + len(quote(key, safe="")) - _LARGEST_COOKIE)
+def cookie_of(scope: Scope) -> str:
+    """The name of the cookie for a request."""
+    return f"__Host-{COOKIE}" if _is_secure(scope) else COOKIE
 
 
 def asked(key: str) -> Response:
@@ -150,7 +155,7 @@ def signed_out(scope: Scope) -> Response:
 
 def without_cookie(scope: Scope, answer: Response) -> None:
     """Deletes the browser's cookie. Otherwise a key that has ended would be refused, and counted, for ever."""
-    answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=_is_secure(scope))
+    answer.delete_cookie(cookie_of(scope), httponly=True, samesite="strict", secure=_is_secure(scope))
 
 
 def _to_the_page(scope: Scope) -> Response:

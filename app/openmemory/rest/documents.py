@@ -110,8 +110,8 @@ async def store_document(request: Request, services: TheServices, asking: TheAsk
     A document of the same name is replaced, and its unchanged passages stay. Secrets are redacted in the passages, and
     the result names their kinds. Originals are encrypted with a key of their user.
     """
-    async with services.documents.upload(asking.principal) as (spool, came):
-        form = await upload.receive(request, "file", spool, came)
+    async with services.documents.upload(asking.principal) as spool:
+        form = await upload.receive(request, "file", spool)
         if unknown := sorted(form.fields.keys() - _FIELDS):
             raise Invalid(unknown[0][:80] or "body", f"is not a field; there are file, {', '.join(_FIELDS)}")
         fields = {name: value for name, value in form.fields.items() if value}

@@ -187,6 +187,8 @@ class Guard:
         """Stores the sender on the request, or returns the response that refuses it."""
         path = exchange.path
         if path in credentials.SIGN_OUT and scope["method"] in ("GET", "POST"):
+            if exchange.credentials.cookie is not None:
+                await self._authenticator.sessions.close(exchange.credentials.cookie)
             return credentials.signed_out(scope)
         # If a credential is required anyway, forwarding makes no difference.
         forwarded = not self._authenticator.required and proxies.passed_on(scope["headers"])
@@ -211,6 +213,7 @@ class Guard:
             exchange.added[0][1].decode(),
             forwarded=forwarded,
             outage=path.rstrip("/") in _WITHOUT_POSTGRES,
+            session=bool(key) and not exchange.credentials.spoken,
         )
         if path == "/" and exchange.credentials.address and self._signs_in(scope, exchange):
             return await self._signed_in(exchange, scope, given)
@@ -243,12 +246,14 @@ class Guard:
             # Otherwise another site's link could sign people in with its own key and collect their memories.
             return problem(403, "origin_not_allowed", "key: another site's link cannot sign you in", _TYPE_IT)
         try:
-            await self._authenticator.principal(given)
+            principal = await self._authenticator.principal(given)
+            if not origins.states_origin(exchange.headers):
+                return credentials.asked(given.credentials[0])
+            answer = credentials.signed_in(scope)
+            await credentials.remember(scope, answer, given.credentials[0], principal, self._authenticator.sessions)
         except OpenMemoryError as error:
             return self._refused(error, exchange.path)
-        if not origins.states_origin(exchange.headers):
-            return credentials.asked(given.credentials[0])
-        return credentials.signed_in(scope, given.credentials[0])
+        return answer
 
     def _refused(self, error: OpenMemoryError, path: str) -> Response:
         answer = refused(error)

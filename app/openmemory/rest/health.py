@@ -47,7 +47,7 @@ async def live() -> Alive:
     responses={
         503: {
             "model": Readiness | ReadinessSummary,
-            "description": "PostgreSQL is away: no request can be answered.",
+            "description": "PostgreSQL is away or cannot be written: no request can be answered.",
         }
     },
 )

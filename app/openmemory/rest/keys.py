@@ -50,7 +50,8 @@ async def create_key(
         ),
     ],
 ) -> KeyCreated:
-    """Make a key. The answer shows it this once. Needs the scope `admin`."""
+    """Make a key. The answer shows it this once. Needs the scope `admin`; a credential that is bound to a user, an app
+    or namespaces makes keys with the same bounds or narrower ones, and with no scope that it lacks."""
     return await services.keys.create(principal, with_checked_names(new, services.settings.limits))
 
 
@@ -69,7 +70,7 @@ async def list_keys(
     user_id: Annotated[str | None, Query(description="Only the keys of this user.")] = None,
     ended: Annotated[bool, Query(description="The revoked and expired ones too.")] = False,
 ) -> KeyList:
-    """List the keys, without the keys themselves. Needs the scope `admin`."""
+    """List the keys within the bounds of the credential, without the keys themselves. Needs the scope `admin`."""
     if user_id is not None:
         user_id = validation.name(user_id, "user_id", services.settings.limits)
     return KeyList(keys=await services.keys.list(principal, user=user_id, ended=ended))
@@ -82,12 +83,14 @@ async def rotate_key(
     key_id: UUID,
     keep: Annotated[int, Query(ge=0, le=2_592_000, description="Seconds that the old one stays good.")] = 0,
 ) -> KeyCreated:
-    """Make another key with the same rights, and end the old one. Needs the scope `admin`."""
+    """Make another key with the same rights, and end the old one. Needs the scope `admin`; keys beyond the bounds
+    of the credential are not found."""
     return await services.keys.rotate(principal, key_id, keep=keep)
 
 
 @router.delete("/{key_id}", responses=documented(403, 404))
 async def revoke_key(services: TheServices, principal: ThePrincipal, key_id: UUID) -> Message:
-    """End a key: within five seconds no process takes it any more. Needs the scope `admin`."""
+    """End a key: within five seconds no process takes it any more. Needs the scope `admin`; keys beyond the bounds
+    of the credential are not found."""
     await services.keys.revoke(principal, key_id)
     return Message(message="Successfully revoked the key")

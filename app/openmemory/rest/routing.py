@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
 from openmemory.rest.errors import documented
+from openmemory.serialization.surrogates import replace_in_body
 
 _BROWSER = ("content-type", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "referer")
 """A browser sends at least one of these headers with every body. An empty content type counts as sent: a script that
@@ -18,7 +19,7 @@ forgot the type would not send the header."""
 
 
 class JsonRequest(Request):
-    """A request whose body is strict JSON: UTF-8, no NaN, no lone surrogates, finite depth."""
+    """A request whose body is strict JSON: UTF-8, no NaN, finite depth. Halves of surrogate pairs become U+FFFD."""
 
     async def json(self) -> Any:
         """Returns the decoded body.
@@ -27,7 +28,7 @@ class JsonRequest(Request):
             HTTPException: 400, with the position of the first character that is not JSON.
         """
         try:
-            return from_json(await self.body(), allow_inf_nan=False)
+            return from_json(await replace_in_body(await self.body()), allow_inf_nan=False)
         except ValueError as error:
             raise HTTPException(400, f"body: is not valid JSON: {error}") from None
 

@@ -84,8 +84,9 @@ class MemoryResponse(RecordModel):
     created_at: EpochSeconds = Field(description="Seconds since 1970.")
     updated_at: EpochSeconds = Field(description="Seconds since 1970.")
     state: State
-    app_id: UUID
+    app_id: UUID = Field(description="The app that added it.")
     app_name: str
+    text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
     categories: list[str]
     metadata_: dict[str, Any]
     namespace: str
@@ -126,8 +127,9 @@ class MemoryDetail(BaseModel):
     text: str
     created_at: EpochSeconds = Field(description="Seconds since 1970.")
     state: State
-    app_id: UUID
+    app_id: UUID = Field(description="The app that added it.")
     app_name: str
+    text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
     categories: list[str]
     metadata_: dict[str, Any]
     namespace: str

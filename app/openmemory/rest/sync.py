@@ -1,12 +1,14 @@
-"""REST endpoints for the index sync and the diagnosis."""
+"""REST endpoints for the index sync, the installation that owns the index, and the diagnosis."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import Query
+from fastapi import Body, Query
+from pydantic import BaseModel, Field
 
 from openmemory.health.service import Diagnosis
+from openmemory.index.installation import InstallationAnswer
 from openmemory.index.sync.service import SyncAnswer, SyncRuns
 from openmemory.rest.caller import TheAsking, ThePrincipal, TheServices
 from openmemory.rest.errors import documented
@@ -38,6 +40,37 @@ async def runs(
 ) -> SyncRuns:
     """List the last runs of the sync with their results, and the progress of a running one."""
     return await services.index_sync.runs(principal, limit)
+
+
+_DECISIONS = {
+    "copied": {"value": {"decision": "copied"}},
+    "moved": {"value": {"decision": "moved"}},
+}
+
+
+class DatabaseBody(BaseModel):
+    """The answer to the question that a copied database raises."""
+
+    decision: Literal["copied", "moved"] = Field(
+        description=(
+            "copied: the other database is still used, and this one becomes an installation of its own. moved: this one"
+            " takes its place."
+        )
+    )
+
+
+@router.get("/installation", responses=documented(403))
+async def show_installation(services: TheServices, principal: ThePrincipal) -> InstallationAnswer:
+    """Show the id of this installation, and whether the index is its own."""
+    return await services.installations.show(principal)
+
+
+@router.post("/installation", responses=documented(403, 409))
+async def decide_installation(
+    services: TheServices, principal: ThePrincipal, body: Annotated[DatabaseBody, Body(openapi_examples=_DECISIONS)]
+) -> InstallationAnswer:
+    """Say whether this database was copied or moved, if another copy of it uses its collections."""
+    return await services.installations.decide(principal, body.decision)
 
 
 @router.get("/doctor", responses=documented(403))

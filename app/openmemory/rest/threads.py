@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Body, Path, Query
@@ -15,6 +14,7 @@ from openmemory.rest.caller import AS_APP, AskingApp, BodyUser, TheAsking, TheSe
 from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import listed
+from openmemory.serialization.timestamps import TimeInput
 from openmemory.sources.schemas import MessageAdded, MessagePage, NewMessage, NewMessages, ThreadPage, ThreadsChanged
 
 router = Router("/api/v1/threads", "threads")
@@ -32,7 +32,7 @@ class MessageEntry(BaseModel):
     content: str = Field(description="The text.", examples=["I finally picked it up because you said it was good."])
     role: str = Field(default="user", description="Who says it: user, assistant, or a name.", examples=["Caroline"])
     id: str | None = Field(default=None, description="Your own id of it. A message that is sent again is stored once.")
-    created_at: datetime | None = Field(default=None, description="When it was said; left out: now.")
+    created_at: TimeInput | None = Field(default=None, description="When it was said; left out: now.")
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 

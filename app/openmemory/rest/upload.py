@@ -12,6 +12,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from openmemory.errors import Invalid
+from openmemory.uploads.admission import paced
 
 MULTIPART = "multipart/form-data"
 ARCHIVES = frozenset({"/api/v1/backup/import", "/ui/settings/archives"})
@@ -56,13 +57,13 @@ def is_multipart(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == MULTIPART
 
 
-async def receive(request: Request, name: str, target: Target, came: Callable[[int], None]) -> Form:
-    """Reads the form of a request and writes the file in the field `name` to `target`. `came` is called with the number
-    of bytes of each chunk.
+async def receive(request: Request, name: str, target: Target) -> Form:
+    """Reads the form of a request and writes the file in the field `name` to `target`.
 
     Raises:
         HTTPException: 415: the body is not such a form; 400: the form is malformed.
         Invalid: the file is missing or sent twice, or a field is too long.
+        Unavailable: the upload is too slow.
     """
     content_type = request.headers.get("content-type", "")
     if not is_multipart(content_type):
@@ -74,11 +75,12 @@ async def receive(request: Request, name: str, target: Target, came: Callable[[i
     reader = _Reader(name)
     try:
         parser = MultipartParser(boundary, reader.callbacks())
-        async for chunk in request.stream():
-            came(len(chunk))
-            parser.write(chunk)
-            if len(reader.data) >= _TOGETHER:
-                await reader.flush(target)
+        async with paced() as came:  # what follows the last byte is not the client's time
+            async for chunk in request.stream():
+                came(len(chunk))
+                parser.write(chunk)
+                if len(reader.data) >= _TOGETHER:
+                    await reader.flush(target)
         parser.finalize()
     except FormParserError as error:
         raise HTTPException(400, f"body: is not a valid form: {str(error)[:200]}") from None

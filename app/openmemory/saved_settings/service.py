@@ -23,7 +23,7 @@ from openmemory.database.retry import retry_on_conflict
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused
 from openmemory.errors import Invalid
-from openmemory.identity.principal import Principal, Scope
+from openmemory.identity.principal import Principal
 from openmemory.llm.port import LanguageModel
 from openmemory.saved_settings import document, row
 from openmemory.saved_settings.document import Baseline, Part
@@ -92,7 +92,7 @@ class Configuration:
         Raises:
             Forbidden: the principal is not an administrator.
         """
-        principal.must(Scope.ADMIN)
+        principal.must_administer()
         async with self._database.transaction() as tx:
             stored = await row.stored_now(tx)
             await audit_log.record(tx, principal, AuditAction.CONFIG_READ)
@@ -108,7 +108,7 @@ class Configuration:
             Forbidden: the principal is not an administrator.
             Invalid: a field is invalid.
         """
-        principal.must(Scope.ADMIN)
+        principal.must_administer()
         mem0: Mapping[Part, Any] = {}
         if sent.mem0 is not None:
             self._check_vector_store(sent.mem0.vector_store)
@@ -123,7 +123,7 @@ class Configuration:
             Forbidden: the principal is not an administrator.
             Invalid: a field is invalid.
         """
-        principal.must(Scope.ADMIN)
+        principal.must_administer()
         change = await self._merging(sent)
         return self._saved(await self._save(principal, AuditAction.CONFIG_CHANGE, change), sent.mem0)
 
@@ -136,7 +136,7 @@ class Configuration:
         Raises:
             Forbidden: the principal is not an administrator.
         """
-        principal.must(Scope.ADMIN)
+        principal.must_administer()
         return self._view(
             await self._save(principal, AuditAction.CONFIG_RESET, lambda stored: SavedDocument(kept=stored.kept))
         )
@@ -148,7 +148,7 @@ class Configuration:
             Forbidden: the principal is not an administrator.
             Invalid: a field is invalid.
         """
-        principal.must(Scope.ADMIN)
+        principal.must_administer()
         change = await self._changing({part: sent.model_dump()}, None, chosen=part == "llm")
         stored = await self._save(principal, AuditAction.CONFIG_CHANGE, change)
         return document.shown(part, stored, self.baseline)
@@ -159,7 +159,7 @@ class Configuration:
         Raises:
             Forbidden: the principal is not an administrator.
         """
-        principal.must(Scope.ADMIN)
+        principal.must_administer()
         stored = await self._save(principal, AuditAction.CONFIG_CHANGE, await self._changing({}, sent))
         return OpenMemoryConfig(custom_instructions=stored.instructions)
 
@@ -170,7 +170,7 @@ class Configuration:
             Forbidden: the principal is not an administrator.
             Invalid: it is not the vector store in use.
         """
-        principal.must(Scope.ADMIN)
+        principal.must_administer()
         self._check_vector_store(sent)
 
     async def effective(self) -> Effective:
@@ -190,7 +190,7 @@ class Configuration:
             Forbidden: the principal is not an administrator.
             Invalid: a field is invalid.
         """
-        principal.must(Scope.ADMIN)
+        principal.must_administer()
         change = await self._merging(sent)
         async with self._database.transaction() as tx:
             stored = change(await row.stored_now(tx))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal
-from openmemory.llm.port import LlmUnavailable
+from openmemory.llm.port import LanguageModel, LlmUnavailable, Reply
 from openmemory.llm.providers import Llms
 from openmemory.saved_settings import document
 from openmemory.saved_settings.document import Part
@@ -68,6 +68,25 @@ class Trials:
             trial.embedder = await self._tried("embedder", stored, self._embedders.tried(stored))
         return trial
 
+    async def ask_language_model(self) -> str | None:
+        """Calls the language model in use. Returns its name, or None if there is none.
+
+        Raises:
+            LlmUnavailable: it does not answer.
+            Invalid: its key is not in the environment.
+        """
+        model = (await self._configuration.effective()).llm
+        if model is not None:
+            await self._asked(model)
+        return None if model is None else model.name
+
+    async def _asked(self, model: LanguageModel) -> Reply:
+        llm = self._llms.another(model)
+        try:
+            return await llm.ask([{"role": "user", "content": _ASKED}], _SCHEMA)
+        finally:
+            await llm.close()
+
     async def _tried(self, part: Part, stored: SavedDocument, asking: Awaitable[str | None]) -> Tried:
         started = time.monotonic()
         wrong = await asking
@@ -77,11 +96,7 @@ class Trials:
     async def _ask(self, stored: SavedDocument) -> str | None:
         """Calls the language model once. Returns the error, or None if it works."""
         try:
-            llm = self._llms.another(self._configuration.language_model(stored))
-            try:
-                reply = await llm.ask([{"role": "user", "content": _ASKED}], _SCHEMA)
-            finally:
-                await llm.close()
+            reply = await self._asked(self._configuration.language_model(stored))
         except LlmUnavailable as error:
             return str(error)
         except Invalid as error:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -15,11 +15,14 @@ from sqlalchemy.pool import NullPool
 
 from openmemory.config.legacy_env import SWITCH
 from openmemory.database.engine import normal_url, reaching
-from openmemory.errors import SetupError
+from openmemory.errors import MOVE_BY_ARCHIVES, SetupError
 from openmemory.resilience.daemon_threads import in_daemon
+from openmemory.schema.catalogue import SCRIPTS, in_words, lacking, needed
 
 if TYPE_CHECKING:  # importing Alembic takes half a second, and most starts have no migration to run
     from alembic.config import Config
+
+log = logging.getLogger(__name__)
 
 OLDEST = 14
 """The oldest major version of PostgreSQL that is supported."""
@@ -34,9 +37,6 @@ EXTENSIONS = ("btree_gin", "pg_trgm")
 
 OURS = "index_generations"
 """A table that no other program has, the retired OpenMemory server included."""
-
-SCRIPTS = Path(__file__).parents[1] / "migrations"
-"""In a checkout, a link to `alembic/`."""
 
 _REVISION = re.compile(r'^(down_)?revision = (?:None|"(.+)")$', re.MULTILINE)
 
@@ -122,8 +122,7 @@ def _up_to_date(connection: Connection, only_ours: bool) -> bool:
         if OURS in tables:
             raise SetupError(
                 f"database.url: the database has the revision {', '.join(sorted(revisions))}, which this OpenMemory"
-                " does not know; start a newer OpenMemory, or export with the version that wrote it and import the"
-                " archives into an empty database or data folder"
+                f" does not know; start a newer OpenMemory, or {MOVE_BY_ARCHIVES}"
             )
         raise SetupError(
             "database.url: another program's alembic_version table is in this database; give OpenMemory a database of "
@@ -167,15 +166,36 @@ def _upgrade(url: str, only_ours: bool) -> None:
                     f"database.url: the server lacks the extensions {', '.join(missing)};"
                     " install PostgreSQL's contrib package"
                 )
-            if _up_to_date(connection, only_ours):
-                return
-        from alembic import command
+            current = _up_to_date(connection, only_ours)
+        if not current:
+            from alembic import command
 
-        command.upgrade(configuration(url), "head")
+            command.upgrade(configuration(url), "head")
+        with engine.connect() as connection:
+            _check(connection)
     except exc.OperationalError as error:
         raise _silent(error.orig) from None
     except exc.ProgrammingError as error:
         reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-        raise SetupError(f"database.url: the schema cannot be brought up to date: {reason}") from None
+        raise SetupError(
+            f"database.url: the schema cannot be brought up to date: {reason}; if an early OpenMemory made it,"
+            f" {MOVE_BY_ARCHIVES}"
+        ) from None
     finally:
         engine.dispose()
+
+
+def _check(connection: Connection) -> None:
+    """Compare the schema with the one that this version expects.
+
+    Raises:
+        SetupError: something is missing that answers need.
+    """
+    missing = lacking(connection)
+    if serious := needed(missing):
+        raise SetupError(
+            f"database.url: the database lacks what this OpenMemory needs: {in_words(serious)}; restore it from a"
+            f" back-up, or, if an early OpenMemory made it, {MOVE_BY_ARCHIVES}"
+        )
+    if missing:
+        log.warning("The database lacks indexes, so that some answers come late: %s", in_words(missing))

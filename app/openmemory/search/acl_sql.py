@@ -12,17 +12,30 @@ from typing import NamedTuple
 import orjson
 
 from openmemory.access.rules import ALL, RuleObjects, Rules
+from openmemory.index.models import ItemKind
 from openmemory.index.sync.entries import array_of
 
 _MEMBERS = {
     "memories": "m.id in (table {name})",
-    "apps": "m.app_id in (table {name})",
+    "apps": "{wrote}",
     "namespaces": "m.namespace in (table {name})",
     "categories": "coalesce((select bool_or(c.category_id in (table {name})) from memory_categories c"
     " where c.memory_id = m.id{guesses}), false)",
 }
 """From the fastest to the slowest lookup. The planner might turn an EXISTS into a list of all memories in these
 categories, also those of other users."""
+
+# Any app that had a part in a memory may hide it, and only the app of its text may show it (`readable.wrote`).
+_HAD_A_PART = {
+    ItemKind.MEMORY: "coalesce(m.app_id in (table {name}) or m.text_app_id in (table {name})"
+    " or m.metadata_app_id in (table {name}), false)",
+    ItemKind.PASSAGE: "m.app_id in (table {name})",
+}
+_WROTE = {
+    ItemKind.MEMORY: "(coalesce(m.text_app_id, m.app_id) in (table {name})"
+    " or (m.text_by_user and m.app_id in (table {name})))",
+    ItemKind.PASSAGE: "m.app_id in (table {name})",
+}
 
 _PARTS = ("denied", "allowed", "hidden", "shared")
 
@@ -40,13 +53,12 @@ class RuleSets(NamedTuple):
     shared: tuple[str, ...] = ()
     shares_everything: bool = True
 
-    @property
-    def condition(self) -> str:
+    def condition(self, of: ItemKind) -> str:
         """The condition for rows `m` that the rules allow, empty without rules. Uses the parameters from `binds`."""
-        shared = "true" if self.shares_everything else _any(self, "shared")
-        second = f"(not {_any(self, 'hidden')} and {shared})" if self.hidden else shared
-        either = f"({_any(self, 'allowed')} or {second})" if self.allowed else second
-        parts = [f"not {_any(self, 'denied')}"] if self.denied else []
+        shared = "true" if self.shares_everything else _any(self, "shared", of)
+        second = f"(not {_any(self, 'hidden', of)} and {shared})" if self.hidden else shared
+        either = f"({_any(self, 'allowed', of)} or {second})" if self.allowed else second
+        parts = [f"not {_any(self, 'denied', of)}"] if self.denied else []
         return " and ".join([*parts, *([] if either == "true" else [either])])
 
     @property
@@ -95,8 +107,12 @@ def _name(part: str, kind: str) -> str:
     return f"{part}_{kind}"
 
 
-def _any(ruled: RuleSets, part: str) -> str:
+def _any(ruled: RuleSets, part: str, of: ItemKind) -> str:
     # A category that only the service has assigned may hide a memory from an app, but never reveal one.
-    guesses = "" if part in ("denied", "hidden") else " and not c.automatic"
-    members = (_MEMBERS[kind].format(name=_name(part, kind), guesses=guesses) for kind in getattr(ruled, part))
+    hides = part in ("denied", "hidden")
+    guesses, wrote = ("", _HAD_A_PART[of]) if hides else (" and not c.automatic", _WROTE[of])
+    members = (
+        _MEMBERS[kind].format(name=_name(part, kind), guesses=guesses, wrote=wrote.format(name=_name(part, kind)))
+        for kind in getattr(ruled, part)
+    )
     return f"({' or '.join(members)})"

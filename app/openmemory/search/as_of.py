@@ -6,9 +6,9 @@ searched for separately, by the words that they had: memories that were rewritte
 searches, those that were paused, archived or deleted since, which may also have vectors.
 
 This never grants more access than now. An app sees only memories that are active and allowed now, and earlier texts
-only if it wrote or replaced them, as in a memory's history. The user themself also sees archived memories. Expired and
-erased memories are gone. Namespaces, categories and the other fields of a filter are the current ones, and so are the
-word frequencies.
+only if it wrote or replaced them and the rules allow it their app, as in a memory's history. The user themself also
+sees archived memories. Expired and erased memories are gone. Namespaces, categories and the other fields of a filter
+are the current ones, and so are the word frequencies.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, DateTime, Uuid, and_, bindparam, case, func, literal_column, or_, select, true
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from openmemory.access.readable import readable_by
+from openmemory.access.readable import readable_by, text_readable_by
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.intake import STATE
 from openmemory.memories.models import ACTIVE, Memory, MemoryRevision, MemoryStatusHistory, State
-from openmemory.memories.repository import ALL_STATES
+from openmemory.memories.repository import ALL_STATES, author
 
 AS_OF: Any = bindparam("as_of", type_=DateTime(timezone=True))
 
@@ -71,8 +71,8 @@ class AsOfState(NamedTuple):
     """To be joined laterally to `Memory`."""
 
 
-def as_of_state(owner: bool) -> AsOfState:
-    """The parts for the user themself, or for an app."""
+def as_of_state(caller: Caller) -> AsOfState:
+    """The parts for callers of the same kind: the user themself, or an app."""
     history, revision, before = MemoryStatusHistory, MemoryRevision, MemoryRevision.__table__.alias("before")
     of_memory = history.memory_id == Memory.id
     entered = select(history.new_state, history.changed_at).where(of_memory, history.changed_at <= AS_OF)
@@ -86,7 +86,7 @@ def as_of_state(owner: bool) -> AsOfState:
             revision.old_text.label("content"),
             before.c.metadata.label("metadata"),
             revision.app_id.label("by"),
-            before.c.app_id.label("of"),
+            author(revision.memory_id, revision.revision - 1).label("of"),
         )
         .outerjoin(before, and_(before.c.memory_id == revision.memory_id, before.c.revision == revision.revision - 1))
         .where(revision.memory_id == Memory.id, revision.changed_at > AS_OF, revision.old_text.is_not(None))
@@ -100,7 +100,8 @@ def as_of_state(owner: bool) -> AsOfState:
     app: Any = bindparam("caller_app_id", type_=Uuid())
     own = func.coalesce(or_(replaced.c.by == app, replaced.c.of == app), literal_column("false"))
     rewritten = replaced.c.content.is_not(None)
-    text_shown = true() if owner else or_(~rewritten, own)
+    shown = or_(~rewritten, and_(own, text_readable_by(caller, Memory, replaced.c.of)))
+    text_shown = true() if caller.owner else shown
     return AsOfState(
         there=and_(Memory.created_at <= AS_OF, was == ACTIVE, text_shown),
         same=func.coalesce(replaced.c.content == Memory.content, literal_column("true")),
@@ -139,7 +140,7 @@ async def unchanged_since(tx: Tx, caller: Caller, ids: Sequence[UUID], as_of: da
 @cache
 def _as_then(owner: bool, default: Default) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
-    parts = as_of_state(owner)
+    parts = as_of_state(caller)
     asked = Memory.id == func.any(bindparam("ids", type_=ARRAY(Uuid())))
     source, may_find = findable(caller, parts)
     return CompiledStatement(select(Memory.id).select_from(source).where(asked, may_find, parts.same), plain=True)

@@ -105,7 +105,7 @@ def _aside(owner: bool) -> CTE:
 def _statement(owner: bool, default: Default, shape: Shape) -> CompiledStatement:
     """The memories that were changed since, with the frequency of each lexeme, and their vectors."""
     caller = Caller.anyone(owner=owner, default=default)
-    parts = as_of_state(owner)
+    parts = as_of_state(caller)
     aside = _aside(owner)
     kept = and_(
         bindparam("with_vectors"),

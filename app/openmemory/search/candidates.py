@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NO_INDEX = "Using text search (vector store unavailable)"
+FOREIGN_INDEX = "Using text search (the vector index belongs to another installation; see openmemory doctor)"
 NO_EMBEDDER = "Using text search (embedder unavailable)"
 INDEX_BEHIND = "Some memories can be found by their words only until the vector index is complete again"
 
@@ -102,14 +103,15 @@ async def dense_candidates(context: SearchContext, lookups: Lookups, limit: int)
     space = context.space
     try:
         question = await lookups.question
-        hits = await space.search(question.embedding.vector, (await lookups.scope).scope.index, limit)
-        return Dense(hits, INDEX_BEHIND if space.behind else None)
+        scope, query = await lookups.scope
+        hits = await space.search(question.embedding.vector, scope.index, limit)
+        return Dense(hits, INDEX_BEHIND if space.behind or query.late else None)
     except EmbedderUnavailable as error:
         log.debug("no dense candidates: %s", error)
         return Dense([], NO_EMBEDDER, answered=False)
     except IndexUnavailable as error:
         log.debug("no dense candidates: %s", error)
-        return Dense([], NO_INDEX, answered=False)
+        return Dense([], FOREIGN_INDEX if space.foreign else NO_INDEX, answered=False)
 
 
 async def lexical_candidates(

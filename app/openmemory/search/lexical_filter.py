@@ -123,7 +123,7 @@ class FilterSet:
             "m.app_id = any(:in_apps)": self.apps,
             "m.created_at >= :in_since": self.since,
             "m.created_at <= :in_until": self.until,
-            self.ruled.condition: self.ruled != UNRULED,
+            self.ruled.condition(self.kind): self.ruled != UNRULED,
         }
         wanted = (condition for condition, on in parts.items() if on)
         return " and ".join((self.scope, "(m.expires_at is null or m.expires_at > now())", *wanted))
@@ -131,7 +131,7 @@ class FilterSet:
     @property
     def allowed(self) -> str:
         """The condition of the rules."""
-        return "true" if self.ruled == UNRULED else self.ruled.condition
+        return "true" if self.ruled == UNRULED else self.ruled.condition(self.kind)
 
     @property
     def counted(self) -> str:

@@ -219,7 +219,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
     """The number of memories, whether the app is paused, and the newest and most important memories: one row for each,
     and at least one."""
     caller = Caller.anyone(owner=owner, default=default)
-    source, may_find = findable(caller, as_of_state(owner) if as_then else None)
+    source, may_find = findable(caller, as_of_state(caller) if as_then else None)
     mine = Memory.user_id == bindparam("caller_user_id", type_=Uuid()), may_find, predicate(shape)
     size = bindparam("size", type_=Integer())
     ids = select(Memory.id).select_from(source).where(*mine)

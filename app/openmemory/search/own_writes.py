@@ -17,9 +17,13 @@ from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database
 from openmemory.index.models import ItemKind
 from openmemory.index.sync.delivery import BATCH
+from openmemory.index.sync.outbox import STUCK_AFTER
 
 FRESH = 3
 """The seconds after which a search no longer waits for a write."""
+
+LATE = 5
+"""The seconds after which a search notes that a write is not in the index yet."""
 
 POLL = 0.02
 """The seconds between two looks into the outbox."""
@@ -32,13 +36,16 @@ MAX_WAITING = 500
 def pending(kind: ItemKind) -> str:
     """SQL: one row on what the user has written. `waiting`: the rows that the index does not contain as they are now;
     null if there are too many to list them. `pending`: one of them was just written and will be there in a moment.
-    That is not so if its delivery failed, or if more entries wait than one round delivers."""
+    That is not so if its delivery failed, or if more entries wait than one round delivers. `late`: one of them has
+    waited for long, as after the end of a process that had claimed it. One that is stuck does not count: its text may
+    be one that the model never accepts."""
     this, item = f"kind = '{kind.value}'", "m.id = i.id and m.state = 'active'"
     return f"""
     (select case when count(*) <= {MAX_WAITING} then coalesce(array_agg(o.id), '{{}}') end as waiting,
             coalesce(bool_or(o.written_at > now() - interval '{FRESH} s' and o.last_error is null), false)
               and (select count(*) from (select from index_outbox where {this} limit {BATCH + 1}) every) <= {BATCH}
-              as pending
+              as pending,
+            coalesce(bool_or(o.written_at < now() - interval '{LATE} s' and o.attempts < {STUCK_AFTER}), false) as late
      from (select i.* from index_outbox i join {kind.table} m on {item}
            where i.user_id = :in_user and i.{this} limit {MAX_WAITING + 1}) o)
     """  # noqa: S608 - only constants are put in

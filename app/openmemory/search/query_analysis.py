@@ -78,6 +78,8 @@ class QueryAnalysis(NamedTuple):
     """Something that the user has just written is not in the index yet, and will be in a moment."""
     waiting: tuple[UUID, ...] | None = ()
     """The user's memories that are not in the index as they are now. None: too many to be listed."""
+    late: bool = False
+    """One of them has waited for long."""
 
     @property
     def total(self) -> float:
@@ -100,7 +102,7 @@ async def analysed(tx: Tx, query: str, where: LexicalFilter, app: UUID | None = 
     if not 1 < len(words) <= MAX_QUERY_WORDS:
         words = []
     [row] = await _statement(FilterSet.of(where)).rows(tx, where.binds | {"query": query, "words": words, "app": app})
-    revision, waiting, pending, meaningful, common, documents, lexemes, hashes, holding = row
+    revision, waiting, pending, late, meaningful, common, documents, lexemes, hashes, holding = row
     if common and 2 * len(common) <= len(meaningful):
         query = " ".join(word for place, word in enumerate(words, 1) if place not in common)
     found = [Lexeme(text, held, idf(documents, held)) for text, held in zip(lexemes or (), holding or (), strict=True)]
@@ -109,7 +111,8 @@ async def analysed(tx: Tx, query: str, where: LexicalFilter, app: UUID | None = 
     if 0 < rare < len(found):
         found, hashes = found[:rare], hashes[:rare]
     vector = query_vector(hashes, [lexeme.idf for lexeme in found]) if found else NO_WORDS
-    return QueryAnalysis(query, found, vector, revision, pending, None if waiting is None else tuple(waiting))
+    listed = None if waiting is None else tuple(waiting)
+    return QueryAnalysis(query, found, vector, revision, pending, listed, late)
 
 
 @lru_cache(maxsize=64)
@@ -151,7 +154,7 @@ def _statement(shape: FilterSet) -> CompiledStatement:
           select from {table} m where l.documents is null and {KEYS} && l.keys and m.state = 'active'
             and {shape.allowed} limit {MAX_COUNTED}) m) held
     )
-    select rules.revision, outbox.waiting, outbox.pending, (select array_agg(place) from told),
+    select rules.revision, outbox.waiting, outbox.pending, outbox.late, (select array_agg(place) from told),
            (select array_agg(place) from told where common), (select documents from scope), l.*
     from ({revision_of(":in_user", ":app")}) rules, {pending(shape.kind)} outbox, (
       select array_agg(lexeme order by documents, lexeme), array_agg(hash order by documents, lexeme),

@@ -26,7 +26,7 @@ from openmemory.identity.caller import Caller, Default
 from openmemory.index.models import ItemKind
 from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Memory
-from openmemory.memories.repository import CATEGORY_NAMES
+from openmemory.memories.repository import CATEGORY_NAMES, TEXT_APP_NAME
 from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.context import SearchContext
 from openmemory.search.corpus import MEMORIES, Corpus
@@ -173,7 +173,7 @@ def _passages(owner: bool, default: Default, shape: Shape) -> CompiledStatement:
 def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> CompiledStatement:
     """The statement of `readback`. `as_then`: uses the memories as of the time that is bound as `as_of`."""
     caller = Caller.anyone(owner=owner, default=default)
-    was = as_of_state(owner) if as_then else None
+    was = as_of_state(caller) if as_then else None
     source, may_find = findable(caller, was)
     found = _candidates()
     content: Any = Memory.content if was is None else was.content
@@ -192,7 +192,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
             Memory.expires_at,
             Memory.valid_until,
             Memory.key,
-            App.name.label("app_name"),
+            TEXT_APP_NAME.label("app_name"),
             CATEGORY_NAMES.label("categories"),
             found.c.score,
             found.c.position,

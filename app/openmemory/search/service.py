@@ -15,7 +15,7 @@ from typing import NamedTuple
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.rule_cache import RuleCache
 from openmemory.config.settings import Settings
-from openmemory.database.engine import Database
+from openmemory.database.engine import Database, Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.identity.names import storable
@@ -66,6 +66,11 @@ FLOOD = 500
 plants memories could make every search read everything."""
 
 
+UNREAD_NOTE = "{texts} for the language model to read, and cannot be found until then"
+
+Unread = Callable[[Tx, Caller, Sequence[str]], Awaitable[int]]
+"""Counts the texts in some namespaces that the caller may see and that no memory holds yet."""
+
 NO_PASSAGE = "No passage that you may read matches"
 
 
@@ -89,11 +94,15 @@ class Search:
         settings: Settings,
         rates: RateLimiter,
         reranker: Reranker | None = None,
+        *,
+        unread: Unread | None = None,
     ) -> None:
+        """`unread` counts the texts that no memory holds yet. Answers that find nothing name their number."""
         self._resources = SearchResources(database, spaces, settings, RuleCache())
         self._settings = settings
         self._rates = rates
         self._reranker = reranker
+        self._unread = unread
         self.answered: Counter[tuple[Method, str | None]] = Counter()
         """The number of answers since the start, by method and note."""
 
@@ -121,7 +130,8 @@ class Search:
         pace = asyncio.ensure_future(count())
         if not within_reach:
             await pace
-            return self._counted(await empty_answer(search_context(self._resources, caller, query)))
+            nothing = await empty_answer(search_context(self._resources, caller, query))
+            return self._counted(await self._with_unread(nothing, caller, query))
         named = NamedTimes([], False)
         if names_a_time(query.text):
             reading = asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC))
@@ -194,6 +204,16 @@ class Search:
         context = search_context(self._resources, caller, query)
         return self._counted(await (overview_answer(context) if within_reach else empty_answer(context)))
 
+    async def _with_unread(self, answer: SearchAnswer, caller: Caller, query: SearchQuery) -> SearchAnswer:
+        """Adds a note on the texts that could not be found because the language model has not read them yet."""
+        if self._unread is not None:
+            async with self._resources.database.statement() as tx:
+                count = await self._unread(tx, caller, query.namespaces)
+            if count:
+                waiting = UNREAD_NOTE.format(texts="1 text waits" if count == 1 else f"{count:,} texts wait")
+                answer.note = "; ".join(note for note in (answer.note, waiting) if note)
+        return answer
+
     def _counted(self, answer: SearchAnswer, missing: str | None = None) -> SearchAnswer:
         self.answered[answer.search_method, missing] += 1
         return answer
@@ -247,7 +267,7 @@ class Search:
         if not found.rows:
             background = replace(context, limit=min(limit, BACKGROUND))
             answer = await overview_answer(background, NOTHING_FOUND, missing=missing, method=method)
-            return self._counted(answer, missing)
+            return self._counted(await self._with_unread(answer, context.caller, context.query), missing)
         second = await rerank(reranker, context.query.text, found)
         answer = search_answer(
             context, found, method, second.hits[:limit], arms=second.arms, last=last, embedded=embedded

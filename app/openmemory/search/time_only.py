@@ -69,7 +69,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
         .render_derived()
     )
     label = Memory.labels.contains(literal_column(f"array['{LABEL}']", ARRAY(Text)))
-    source, may_find = findable(caller, as_of_state(owner) if as_then else None)
+    source, may_find = findable(caller, as_of_state(caller) if as_then else None)
     of_one = (
         select(Memory.id, Memory.created_at)
         .select_from(source)

@@ -182,8 +182,9 @@ def _first(owner: bool, default: Default) -> CompiledStatement:
 
 @cache
 def _then(owner: bool, default: Default) -> CompiledStatement:
-    was = as_of_state(owner)
-    source, may_find = findable(Caller.anyone(owner=owner, default=default), was)
+    caller = Caller.anyone(owner=owner, default=default)
+    was = as_of_state(caller)
+    source, may_find = findable(caller, was)
     # An index gives the memories in this order, and the statement stops when the page is full. Without OFFSET,
     # PostgreSQL would look up the state of every memory first and sort afterwards.
     newest = (

@@ -13,10 +13,12 @@ from typing import Any, NoReturn
 
 import orjson
 
+from openmemory.serialization.surrogates import replace_in_json
+
 _DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _LONG = b"0" * 19
 """Part of any number that may exceed 64 bits, with all digits mapped to 0. Up to 18 digits always fit."""
-_POWER = re.compile(r'"(?:[^"\\]|\\.)*+"|-?[0-9.]+e\+[0-9]+')
+_POWER = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<![0-9.])-?[0-9.]++e\+[0-9]+')
 
 
 def has_long_number(raw: bytes) -> bool:
@@ -26,12 +28,13 @@ def has_long_number(raw: bytes) -> bool:
 
 
 def loads(raw: str | bytes) -> Any:
-    """Returns the value of a JSON document.
+    """Returns the value of a JSON document. Halves of surrogate pairs become U+FFFD.
 
     Raises:
         ValueError: it is not JSON (such as NaN), or has an integer of more than 4,300 digits or a float over 1.8e308.
     """
-    if len(raw) < len(_LONG) or not has_long_number(raw.encode() if isinstance(raw, str) else raw):
+    raw = replace_in_json(raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw)
+    if not has_long_number(raw):
         return orjson.loads(raw)
     return json.loads(raw, parse_constant=no_number, parse_float=_finite_float)
 

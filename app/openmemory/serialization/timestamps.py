@@ -21,9 +21,40 @@ def epoch_seconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(seconds=1)
 
 
+def epoch_time(value: Any) -> datetime | None:
+    """Returns the time that a number means, or its digits as text; None if the value is neither.
+
+    Its magnitude tells whether it counts seconds, milliseconds, microseconds or nanoseconds since 1970: the first are
+    below 1e11 until the year 5138, and the others are above it from 1973 on.
+
+    Raises:
+        ValueError: the time is outside of the years 1 to 9999.
+    """
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = float(value) if "." in value else int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e21 < value < 1e21:
+        return None
+    unit = next((unit for limit, unit in _UNITS if abs(value) < limit), 1)
+    whole, rest = divmod(value, unit)
+    try:
+        return _EPOCH + timedelta(seconds=whole, microseconds=rest * 1_000_000 / unit)
+    except OverflowError:
+        raise ValueError("must lie within the years 1 to 9999") from None
+
+
+_DIGITS = re.compile(r"[+-]?\d{9,19}(?:\.\d{1,9})?")
+"""Fewer digits may be a date such as 20260131."""
+_UNITS = ((1e11, 1), (1e14, 1_000), (1e17, 1_000_000), (1e21, 1_000_000_000))
+
+
+def _from_epoch(value: Any) -> Any:
+    moment = epoch_time(value)
+    return value if moment is None else moment
+
+
 def _midnight(value: Any) -> Any:
     is_date = isinstance(value, str) and _DATE.fullmatch(value)
-    return f"{value}T00:00:00Z" if is_date else value
+    return f"{value}T00:00:00Z" if is_date else _from_epoch(value)
 
 
 def _seconds(value: Any) -> Any:
@@ -39,8 +70,11 @@ def _seconds(value: Any) -> Any:
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _ISO = re.compile(r"\d{4}-\d{2}")
 
+TimeInput = Annotated[datetime, BeforeValidator(_from_epoch)]
+"""A time in ISO 8601, or as a number since 1970 in any unit."""
+
 DateOrTime = Annotated[datetime, BeforeValidator(_midnight)]
-"""A time, or a date, which means its first moment in UTC."""
+"""A time as in `TimeInput`, or a date, which means its first moment in UTC."""
 
 EpochInput = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str)]
 """Seconds since 1970, or a date or time in ISO 8601, of UTC unless it says otherwise."""

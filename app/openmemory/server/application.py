@@ -27,6 +27,7 @@ def create_app(services: Services) -> FastAPI:
         services.settings,
         services.database,
         services.keys,
+        services.browser_sessions,
         services.rates,
         tokens=services.tokens,
         local_key=services.stores.local_key,

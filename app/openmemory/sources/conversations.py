@@ -105,6 +105,7 @@ class Conversations:
         return results
 
     def _line(self, value: str, field: str) -> str:
+        value = validation.line(value, field, self._limits.name, "limits.name")
         return self._checks.spoken(value, field, self._limits.name, "limits.name")
 
     @retry_on_conflict

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from openmemory.resilience.time_budget import TimeBudget
 from openmemory.sources.models import PassageKind
 
 LONGEST = 1_200
@@ -36,10 +37,10 @@ LANGUAGES = {
 _BY_ENDING = {ending: language for language, endings in LANGUAGES.items() for ending in endings.split()}
 _BY_NAME = {"makefile": "make", "dockerfile": "docker", "readme": "text", "license": "text", "changelog": "text"}
 _TEXTS = frozenset({"markdown", "restructuredtext", "text", "html", "csv"})
-_HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*\s*")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _NO_TITLE = ("@", "#", "//", "/*", "*", "--", '"""', "'''", "[")
 """The beginnings of lines of code that do not name what follows: decorators, comments and attributes."""
+_LEVELS = 6
 _CLOSES = ")]}"
 _MAX_TITLE = 100
 _MAX_DEPTH = 20
@@ -68,16 +69,28 @@ def kind_of(language: str | None) -> PassageKind:
     return PassageKind.TEXT if language is None or language in _TEXTS else PassageKind.CODE
 
 
-def pieces(text: str, language: str | None) -> list[FilePiece]:
-    """The passages of a text, in order. Blank lines between them belong to none."""
+def pieces(text: str, language: str | None, budget: TimeBudget | None = None) -> list[FilePiece]:
+    """The passages of a text, in order. Blank lines between them belong to none.
+
+    Raises:
+        OutOfTimeError: the budget is used up.
+    """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    parts: Iterable[FilePiece]
     if language == "markdown":
-        parts = [piece for heading, start, some in _sections(lines) for piece in _joined(some, start, heading=heading)]
+        sections = _sections(lines)
+        parts = (piece for heading, start, some in sections for piece in _joined(some, start, heading=heading))
     elif kind_of(language) is PassageKind.CODE:
-        parts = list(_Code(lines).passages())
+        parts = _Code(lines).passages()
     else:
-        parts = list(_joined(lines, 1))
-    return [piece for piece in parts if piece.content.strip()]
+        parts = _joined(lines, 1)
+    found = list[FilePiece]()
+    for piece in parts:
+        if budget is not None:
+            budget.check()
+        if piece.content.strip():
+            found.append(piece)
+    return found
 
 
 def _sections(lines: Sequence[str]) -> Iterator[tuple[str | None, int, list[str]]]:
@@ -89,16 +102,23 @@ def _sections(lines: Sequence[str]) -> Iterator[tuple[str | None, int, list[str]
         if found := _FENCE.match(line):
             mark = found[1][:3]
             fence = "" if fence == mark else fence or mark
-        heading = None if fence else _HEADING.fullmatch(line)
-        if heading is not None:
+        if not fence and (heading := _heading(line)) is not None:
             if section:
                 yield _titles(title for _, title in above), start, section
-            level = len(heading[1])
-            above = [(depth, title) for depth, title in above if depth < level]
-            above.append((level, heading[2][:200]))
+            above = [*((depth, title) for depth, title in above if depth < heading[0]), heading]
             start, section = number, []
         section.append(line)
     yield _titles(title for _, title in above), start, section
+
+
+def _heading(line: str) -> tuple[int, str] | None:
+    """The level and the title of a heading of Markdown; None if the line is none. Signs that close it are left out."""
+    rest = line.lstrip("#")
+    level, title = len(line) - len(rest), rest.strip()
+    closed = title.rstrip("#")
+    if not 1 <= level <= _LEVELS or not closed or not rest[0].isspace():
+        return None
+    return level, (closed.rstrip() if closed[-1:].isspace() else title)[:200]
 
 
 def _titles(above: Iterable[str]) -> str | None:

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, false, func, literal_column, select, text
 
-from openmemory.access.apps import refuse_if_paused, refuse_paused
+from openmemory.access.apps import refuse_if_paused, refuse_paused, refuse_unreadable
 from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
@@ -38,9 +38,9 @@ from openmemory.memories import validation
 from openmemory.memories.models import State
 from openmemory.objects.service import Objects
 from openmemory.sources import lifecycle, listing, passages, writing
-from openmemory.sources.cutting import pieces
 from openmemory.sources.files import checked_path
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.reading import TextReader
 from openmemory.sources.schemas import (
     DocumentPage,
     DocumentPassage,
@@ -54,7 +54,7 @@ from openmemory.sources.schemas import (
 from openmemory.sources.writing import NewPassage
 from openmemory.text_extraction.child import MAX_CHARACTERS
 from openmemory.text_extraction.extraction import Extracted, TextExtraction
-from openmemory.uploads.admission import Admission, paced
+from openmemory.uploads.admission import Admission
 from openmemory.uploads.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -85,6 +85,7 @@ class _ReadDocument(NamedTuple):
     extracted: Extracted
     passages: list[NewPassage]
     redacted: list[str]
+    note: str | None
 
 
 class Documents:
@@ -118,19 +119,16 @@ class Documents:
         """Documents written since the start, by operation: add, update, delete, restore or erase."""
 
     @asynccontextmanager
-    async def upload(self, principal: Principal) -> AsyncIterator[tuple[Spool, Callable[[int], None]]]:
-        """A file for a document that comes in, and a callback that must be called with the number of bytes received.
-
-        The file is gone when the block ends.
+    async def upload(self, principal: Principal) -> AsyncIterator[Spool]:
+        """A file for a document that comes in. It is gone when the block ends.
 
         Raises:
-            Unavailable: there are too many uploads, this one is too slow, or the disk is full.
+            Unavailable: there are too many uploads, or the disk is full.
         """
         async with self._uploads.turn(principal.id):
             file = Spool(self._folder)
             try:
-                async with paced() as came:
-                    yield file, came
+                yield file
             finally:
                 file.close()
 
@@ -140,15 +138,15 @@ class Documents:
         Secrets are redacted in the passages unless `capture.secrets` is `store`. The original is stored as it is.
 
         Raises:
-            Forbidden: the app is paused, or the namespace is not the caller's to write in.
-            Invalid: the name, the namespace or the title is invalid, a rule hides the document of this name, or the
-                content cannot be read.
+            Forbidden: the app is paused, a rule hides from it what it would store, or the namespace is not the caller's
+                to write in.
+            Invalid: the name, the namespace or the title is invalid, or the content cannot be read.
             Unavailable: PostgreSQL or the store of documents does not answer.
         """
         limits = self._limits
-        name = checked_path(new.name, "name")
+        name = checked_path(new.name, "name", new=True)
         namespace = validation.name(new.namespace, "namespace", limits)
-        title = None if new.title is None else validation.text(new.title, "title", limits.name, "limits.name")
+        title = None if new.title is None else validation.line(new.title, "title", limits.name, "limits.name")
         validation.ttl(new.ttl_days, None)
         caller.may_write(namespace)
         await self._rates.save(caller, 1)
@@ -185,19 +183,13 @@ class Documents:
         hash_ = hashlib.sha256()
         while data := content.read(_CHUNK):
             hash_.update(data)
-        found, redacted = list[NewPassage](), set[str]()
+        found, reader = list[NewPassage](), TextReader(self._capture)
         for part in extracted.parts:
-            text = part.text
-            if self._capture.secrets != "store":
-                seen = secrets.find(text)
-                text = secrets.without(text, seen)
-                redacted |= {each.kind for each in seen}
-            for piece in pieces(text, extracted.language):
-                heading = " > ".join(each for each in (part.heading, piece.heading) if each) or None
-                first, last = (piece.first_line, piece.last_line) if extracted.lines else (None, None)
-                labels = writing.labels(piece.content, self._capture)
-                found.append(NewPassage(piece.content, first, last, heading, labels))
-        return _ReadDocument(hash_.hexdigest(), size, extracted, found, sorted(redacted))
+            some = reader.read(part.text, extracted.language, above=part.heading)
+            found += some if extracted.lines else [each._replace(first_line=None, last_line=None) for each in some]
+        cut = f"Only the first {MAX_CHARACTERS:,} characters are stored." if extracted.cut else None
+        notes = " ".join(note for note in (cut, reader.note) if note) or None
+        return _ReadDocument(hash_.hexdigest(), size, extracted, found, sorted(reader.redacted), notes)
 
     async def _same(self, caller: Caller, new: NewDocument, read: _ReadDocument) -> bool:
         """The document is stored already, so that nothing has to be written."""
@@ -211,7 +203,6 @@ class Documents:
     @retry_on_conflict
     async def _store(self, caller: Caller, new: NewDocument, read: _ReadDocument, key: str | None) -> DocumentStored:
         extracted = read.extracted
-        note = f"Only the first {MAX_CHARACTERS:,} characters are stored." if extracted.cut else None
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store documents")
             source = await writing.opened(tx, caller, new.namespace, SourceKind.DOCUMENT, new.name)
@@ -219,12 +210,10 @@ class Documents:
                 source = source._replace(state=State.DELETED)
             done = DocumentStored(
                 source.id, new.name, new.namespace, FileEvent.NONE, extracted.media_type, read.bytes,
-                len(read.passages), kept=bool(new.keep), redacted=read.redacted, note=note,
+                len(read.passages), kept=bool(new.keep), redacted=read.redacted, note=read.note,
             )  # fmt: skip
             mine = select(Source.id).where(Source.id == source.id)
-            readable = mine.where(_documents(caller, State.ACTIVE, State.DELETED))
-            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
-                raise Invalid("name", "is that of a document that a rule hides from this app", code="document_hidden")
+            await refuse_unreadable(tx, caller, Source, source.id)
             is_new = source.hash is None or source.state is State.DELETED
             if source.state is State.DELETED:
                 await passages.erase(tx, Passage.source_id == source.id)

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import aliased
 
-from openmemory.access.apps import refuse_paused
+from openmemory.access.apps import refuse_paused, refuse_unreadable
 from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
@@ -36,18 +36,18 @@ from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
-from openmemory.content_policy import secrets
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import BatchRefused, Invalid, TooLarge
 from openmemory.identity.caller import Caller
-from openmemory.identity.names import storable
+from openmemory.identity.names import one_line, storable
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.schemas import OnError
 from openmemory.sources import listing, passages, writing
-from openmemory.sources.cutting import FilePiece, kind_of, language_of, pieces
-from openmemory.sources.models import Passage, Source, SourceKind
+from openmemory.sources.cutting import kind_of, language_of
+from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.reading import TextReader
 from openmemory.sources.schemas import (
     FileEvent,
     FilePage,
@@ -70,13 +70,14 @@ MAX_PATH = 1_000
 
 
 class _CutFile(NamedTuple):
-    """A file that passed all checks, cut into pieces."""
+    """A file that passed all checks, cut into passages."""
 
     file: NewFile
     hash: str
     language: str | None
-    pieces: list[FilePiece]
+    passages: list[writing.NewPassage]
     redacted: list[str]
+    note: str | None
 
 
 class Files:
@@ -134,7 +135,8 @@ class Files:
 
         Raises:
             BatchRefused: no file can be stored, or with `on_error="fail"` one of them cannot.
-            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Forbidden: the app is paused, a rule hides from it what it would store, or the namespace is not the caller's
+                to write in.
             Invalid: the namespace is invalid.
         """
         validation.count(files, "files", self._limits.batch, "limits.batch")
@@ -156,7 +158,7 @@ class Files:
         if isinstance(new, Invalid):
             return new
         try:
-            path = checked_path(new.path)
+            path = checked_path(new.path, new=True)
             storable(new.text, "text")
             if len(new.text) > MAX_TEXT:
                 raise TooLarge("text", f"has {len(new.text):,} characters; the limit is {MAX_TEXT:,}")
@@ -165,28 +167,24 @@ class Files:
         except Invalid as error:
             return error
         language = language_of(path)
-        content, redacted = new.text, list[str]()
-        if self._capture.secrets != "store":
-            found = secrets.find(content)
-            content, redacted = secrets.without(content, found), sorted({each.kind for each in found})
+        reader = TextReader(self._capture, defines=kind_of(language) is PassageKind.CODE)
+        found = reader.read(new.text, language)
         hash_ = new.hash or hashlib.sha256(new.text.encode()).hexdigest()
-        return _CutFile(replace(new, path=path), hash_, language, pieces(content, language), redacted)
+        return _CutFile(replace(new, path=path), hash_, language, found, sorted(reader.redacted), reader.note)
 
     @retry_on_conflict
-    async def _store(self, caller: Caller, namespace: str, cut: _CutFile) -> FileStored | Invalid:
+    async def _store(self, caller: Caller, namespace: str, cut: _CutFile) -> FileStored:
         """Store one file in a transaction of its own: a batch may be long, and each file is whole."""
-        done = FileStored(cut.file.path, FileEvent.NONE, len(cut.pieces), redacted=cut.redacted)
+        done = FileStored(cut.file.path, FileEvent.NONE, len(cut.passages), redacted=cut.redacted, note=cut.note)
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
             source = await writing.opened(tx, caller, namespace, SourceKind.FILE, cut.file.path)
-            readable = select(Source.id).where(Source.id == source.id, _of_app(caller, namespace))
-            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
-                return Invalid("path", "is a file that a rule hides from this app", code="file_hidden")
+            await refuse_unreadable(tx, caller, Source, source.id)
             if source.hash == cut.hash:
                 return done
             kind, values = kind_of(cut.language), {"language": cut.language, "bytes": len(cut.file.text.encode())}
-            new = [writing.NewPassage(*piece, writing.labels(piece.content, self._capture)) for piece in cut.pieces]
-            changed = await writing.replace_passages(tx, source, kind, new, {"hash": cut.hash, **values})
+            values["hash"] = cut.hash
+            changed = await writing.replace_passages(tx, source, kind, cut.passages, values)
             await audit_log.record(tx, caller, AuditAction.FILE_STORE, [source.id])
         event = FileEvent.ADD if source.hash is None else FileEvent.UPDATE
         self.written[event.value.lower()] += 1
@@ -208,7 +206,7 @@ class Files:
             raise TooLarge("gone", f"and renamed have more than {MAX_FILES:,} entries")
         namespace = validation.name(namespace, "namespace", self._limits)
         caller.may_write(namespace)
-        pairs = [(checked_path(one.old, "renamed"), checked_path(one.new, "renamed")) for one in renamed]
+        pairs = [(checked_path(one.old, "renamed"), checked_path(one.new, "renamed", new=True)) for one in renamed]
         left = [checked_path(path, "gone") for path in gone]
         done = FilesFinished(0, 0)
         async with self._database.transaction() as tx:
@@ -260,13 +258,15 @@ class Files:
         return FilePage([StoredFile(*row) for row in rows], total, page, size)
 
 
-def checked_path(path: str, field: str = "path") -> str:
-    """Checks that a path is relative to its folder, with `/` between its parts.
+def checked_path(path: str, field: str = "path", *, new: bool = False) -> str:
+    """Checks that a path is relative to its folder, with `/` between its parts. `new`: and that it is of one line.
 
     Raises:
         Invalid: it is not.
     """
     storable(path, field)
+    if new:
+        one_line(path, field)
     if not path or len(path) > MAX_PATH:
         raise Invalid(field, f"must have 1 to {MAX_PATH:,} characters")
     parts = path.split("/")

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, and_, cast, func, literal_column, select, text, update
 
-from openmemory.access.apps import refuse_paused
+from openmemory.access.apps import refuse_paused, refuse_unreadable
 from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
@@ -27,15 +27,15 @@ from openmemory.config.settings import LimitSettings
 from openmemory.content_policy import secrets
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
-from openmemory.errors import ConflictError, Invalid, NotFound, TooLarge
+from openmemory.errors import ConflictError, NotFound, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.identity.names import storable
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
 from openmemory.memories.models import State
 from openmemory.sources import listing, passages, writing
-from openmemory.sources.cutting import pieces
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.reading import TextReader
 from openmemory.sources.schemas import FileEvent, NewSession, SavedSession, SessionPage, SessionSaved, SessionText
 from openmemory.sources.writing import NewPassage
 
@@ -84,13 +84,14 @@ class Sessions:
 
         Raises:
             ConflictError: the thread of this number has messages, which must not be replaced.
-            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Forbidden: the app is paused, a rule hides from it what it would store, or the namespace is not the caller's
+                to write in.
             Invalid: the number, the namespace, the title, the summary or the content is invalid.
         """
         limits = self._limits
         validation.between(new.number, "number", 0, MAX_NUMBER)
         namespace = validation.name(new.namespace, "namespace", limits)
-        validation.text(new.title, "title", limits.name, "limits.name")
+        new = replace(new, title=validation.line(new.title, "title", limits.name, "limits.name"))
         validation.part(new.summary, "summary", limits.text, "limits.text")
         storable(new.content, "content")
         if len(new.content) > MAX_CONTENT:
@@ -101,23 +102,20 @@ class Sessions:
         redacted = list[str]()
         if self._capture.secrets != "store":
             new, redacted = await asyncio.to_thread(_redacted, new)
-        parts = await asyncio.to_thread(self._passages, new)
+        parts, note = await asyncio.to_thread(self._passages, new)
         done = await self._save(caller, replace(new, namespace=namespace), parts)
-        done.redacted = redacted
+        done.redacted, done.note = redacted, note
         if done.event is not FileEvent.NONE:
             self.written[done.event.value.lower()] += 1
         self._delivery.wake()
         return done
 
-    def _passages(self, new: NewSession) -> list[NewPassage]:
+    def _passages(self, new: NewSession) -> tuple[list[NewPassage], str | None]:
         """The summary, or the title if there is none, and then the text in pieces, each with the title above it."""
         about = new.summary.strip() or new.title
-        found = [NewPassage(about, None, None, new.title, writing.labels(about, self._capture))]
-        for piece in pieces(new.content, "markdown"):
-            heading = " > ".join(each for each in (new.title, piece.heading) if each)
-            labels = writing.labels(piece.content, self._capture)
-            found.append(NewPassage(piece.content, piece.first_line, piece.last_line, heading, labels))
-        return found
+        reader = TextReader(self._capture)
+        first = NewPassage(about, None, None, new.title, reader.labels(about), [])
+        return [first, *reader.cut(new.content, "markdown", above=new.title)], reader.note
 
     @retry_on_conflict
     async def _save(self, caller: Caller, new: NewSession, parts: list[NewPassage]) -> SessionSaved:
@@ -128,9 +126,7 @@ class Sessions:
             source = await writing.opened(tx, caller, new.namespace, SourceKind.CONVERSATION, thread)
             done = SessionSaved(source.id, new.number, new.title, new.namespace, FileEvent.NONE, len(parts))
             mine = select(Source.id).where(Source.id == source.id)
-            readable = mine.where(_sessions(caller, State.ACTIVE, State.DELETED))
-            if source.hash is not None and await tx.scalar(readable, caller.parameters) is None:
-                raise Invalid("number", "is that of a session that a rule hides from this app", code="session_hidden")
+            await refuse_unreadable(tx, caller, Source, source.id)
             active = source.state is State.ACTIVE
             if active and await tx.scalar(mine.where(_unchanged(new, hash_))) is not None:
                 return done

@@ -10,8 +10,6 @@ from uuid import UUID, uuid4
 from sqlalchemy import exc, select, text
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
-from openmemory.config.sections import CaptureSettings
-from openmemory.content_policy import injection
 from openmemory.database.engine import Tx, violated
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
@@ -21,7 +19,6 @@ from openmemory.memories.models import State
 from openmemory.serialization import exact_json
 from openmemory.sources import passages
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
-from openmemory.sources.symbols import symbols
 
 
 class NewPassage(NamedTuple):
@@ -32,6 +29,7 @@ class NewPassage(NamedTuple):
     last_line: int | None
     heading: str | None
     labels: list[str]
+    symbols: list[str]
 
 
 class OpenedSource(NamedTuple):
@@ -66,11 +64,6 @@ async def opened(tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locat
     return OpenedSource(row.id, row.hash, row.state, caller.user_id, caller.app_id, namespace, row.length)
 
 
-def labels(content: str, capture: CaptureSettings) -> list[str]:
-    """The labels of a passage: `injection` if it reads like orders to an assistant."""
-    return [injection.LABEL] if capture.injection != "store" and injection.instructs(content) else []
-
-
 async def replace_passages(
     tx: Tx, source: OpenedSource, kind: PassageKind, new: Sequence[NewPassage], columns: dict[str, Any]
 ) -> int:
@@ -90,7 +83,7 @@ async def replace_passages(
         else:
             said = {
                 "content": passage.content, "heading": passage.heading, "labels": passage.labels,
-                "symbols": symbols(passage.content, passage.heading) if kind is PassageKind.CODE else [],
+                "symbols": passage.symbols,
             }  # fmt: skip
             added.append(place | said | {"id": uuid4()})
     await passages.erase(tx, Passage.id.in_([id_ for ids in kept.values() for id_ in ids]))

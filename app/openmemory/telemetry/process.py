@@ -92,6 +92,11 @@ def state(services: Services) -> Iterator[Metric]:
         "1 while the index may lack memories that PostgreSQL holds, or while another service has the index lease.",
         value=float(space.behind is not None or services.monitor.lease.lost),
     )
+    yield GaugeMetricFamily(
+        "openmemory_index_foreign",
+        "1 while the collection in use belongs to another installation, so that this one leaves it alone.",
+        value=float(services.monitor.lease.foreign is not None),
+    )
     pools = services.database.pools()
     yield labelled(
         GaugeMetricFamily(

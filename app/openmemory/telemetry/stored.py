@@ -47,7 +47,8 @@ _ASK = text(
         FROM index_outbox
     ) AS outbox, (
         SELECT count(*) AS captures_waiting,
-            coalesce(extract(epoch FROM now() - min(created_at)), 0) AS oldest_capture
+            coalesce(extract(epoch FROM now() - min(created_at)), 0) AS oldest_capture,
+            (SELECT count(*) FROM captures WHERE status = 'failed') AS captures_failed
         FROM captures WHERE status IN ('pending', 'working')
     ) AS captures
     """  # noqa: S608 - a constant of ours
@@ -92,6 +93,8 @@ def _known(row: Any) -> Iterator[Metric]:
     waiting = "Texts and conversations of which the language model still has to make memories."
     yield _gauge("captures_waiting", waiting, row.captures_waiting)
     yield _gauge("captures_oldest_age_seconds", "Age of the oldest of them; 0: none.", row.oldest_capture)
+    failed = "Those that it could not read, and is asked about again ever more rarely."
+    yield _gauge("captures_failed", failed, row.captures_failed)
     last: dict[str, Any] | None = row.last
     if last is not None:
         yield _gauge("sync_last_run_timestamp_seconds", "When the last run of the sync ended.", last["at"])

@@ -14,6 +14,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
 
+from openmemory.access.authentication import Authenticator
 from openmemory.audit.audit_log import AuditAction
 from openmemory.errors import Invalid, TooMany
 from openmemory.memories.lifecycle.upcoming import UpcomingQuery
@@ -152,7 +153,8 @@ async def _messages(
         end = said = monotonic()
         end += LASTING
         yield ": connected\n\n"
-        while monotonic() < end:
+        authenticator: Authenticator = page.request.app.state.authenticator
+        while monotonic() < end and await authenticator.still_valid(page.principal):
             if entries := await page.services.feed.since(page.caller, events, after, limit=PAGE_SIZE):
                 after = entries[0].id
                 html = rendered("entries.html", entries=entries, words=WORDS, link=_from_the_page(page), by=page.by)

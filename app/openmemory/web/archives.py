@@ -50,8 +50,8 @@ async def import_file(page: ThePage) -> Response:
     """Import a file, or report what an import would do."""
     services = page.services
     services.backup.may_import(page.caller)
-    async with services.backup.upload(page.principal) as (spool, came):
-        form = await upload.receive(page.request, "file", spool, came)
+    async with services.backup.upload(page.principal) as spool:
+        form = await upload.receive(page.request, "file", spool)
         check_token(page.request, form.fields.get("token"))
         if not form.size:
             raise Invalid("file", "must not be empty")

@@ -104,7 +104,7 @@ def _way(page: PageRequest, base: str) -> _Way:
     settings = page.services.settings
     me = page.services.directory.me(page.principal)
     user = None if page.caller.user == me.user else page.caller.user
-    command = [program(), "mcp"]
+    command = [*program(), "mcp"]
     if page.principal.id != LOCAL.id:
         return _Way(command, base, _KEY, user)
     if settings.data_dir:

@@ -45,16 +45,15 @@ def frame(request: Request, principal: Principal | None, *, chosen: bool = True)
 
 def may_open(principal: Principal, path: str) -> bool:
     """Returns True if a page, such as `apps`, shows the credential anything. The navigation omits the others."""
-    administers = Scope.ADMIN in principal.scopes
     everything = principal.app is None and principal.namespaces is None
     needed = {
         "apps": everything,
         "activity": everything,
         "system": principal.operates,
-        "settings/models": administers,
+        "settings/models": principal.administers,
         "settings/categories": everything,
         "settings/policies": everything,
         "settings/archives": everything,
-        "settings/keys": administers,
+        "settings/keys": Scope.ADMIN in principal.scopes,
     }
     return needed.get(path, True)

@@ -56,5 +56,5 @@ async def revoke(page: ThePage, form: TheForm) -> Response:
 
 
 async def _shown(page: PageRequest, made: KeyCreated | None = None) -> Response:
-    keys = await page.services.keys.list(page.principal) if page.administers else []
+    keys = await page.services.keys.list(page.principal) if page.manages_keys else []
     return page.render("keys.html", keys=keys, made=made, scopes=list(Scope))

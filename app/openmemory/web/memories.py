@@ -52,8 +52,8 @@ class Row(NamedTuple):
     def listed(cls, record: MemoryRecord) -> Row:
         """Returns the row of a record."""
         return cls(
-            record.id, record.content, record.app_name, record.created_at, record.state, record.categories, record.kind,
-            record.namespace, record.labels, record.expires_at, record.superseded_by is not None,
+            record.id, record.content, record.text_app_name, record.created_at, record.state, record.categories,
+            record.kind, record.namespace, record.labels, record.expires_at, record.superseded_by is not None,
         )  # fmt: skip
 
     @classmethod
@@ -85,12 +85,10 @@ async def list_memories(
         # The last page was emptied.
         return page.redirect(f"memories?{urlencode({**filters.given, 'page': found.pages})}")
     categories = {name for row in found.rows for name in row.categories}
-    apps = {row.app for row in found.rows}
     return page.render(
         "memories.html",
         filters=filters,
         of_category={name: page.link("memories", **{**filters.given, "category": name}) for name in categories},
-        of_app={name: page.link("memories", **{**filters.given, "app": name}) for name in apps},
         number=number,
         found=found,
         marks=marks_of(filters.q, whole=not filters.searched),

@@ -10,7 +10,6 @@ from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from openmemory.errors import Invalid
-from openmemory.identity.principal import Scope
 from openmemory.saved_settings.document import Part
 from openmemory.saved_settings.providers import EMBEDDERS, LLMS, address_field, canonical
 from openmemory.saved_settings.schemas import (
@@ -101,7 +100,7 @@ async def _shown(
 
 async def _sent(page: PageRequest, part: Part, form: FormData) -> dict[str, Any]:
     """Returns the section that a form describes. An empty key stays what it is, for the same provider."""
-    page.principal.must(Scope.ADMIN)
+    page.principal.must_administer()
     provider = text_of(form, "provider").strip()
     config: dict[str, Any] = {
         name: value

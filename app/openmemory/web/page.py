@@ -74,6 +74,11 @@ class PageRequest:
     @property
     def administers(self) -> bool:
         """True if the credential may change what concerns every user."""
+        return self.principal.administers
+
+    @property
+    def manages_keys(self) -> bool:
+        """True if the credential may make keys, at least within its own bounds."""
         return Scope.ADMIN in self.principal.scopes
 
     @property

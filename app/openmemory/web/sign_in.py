@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
@@ -18,7 +16,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.post("/ui/sign-in")
 async def sign_in(request: Request) -> Response:
-    """Store a valid key as the browser's cookie. The guard has checked that the form is from one of our pages."""
+    """Sign the browser in with a valid key. The guard has checked that the form is from one of our pages."""
     form = await request.form(max_fields=10)
     key, given = form.get("key"), form.get("next")
     to = given if isinstance(given, str) and is_page(given) else "memories"
@@ -39,27 +37,23 @@ async def ask(request: Request) -> Response:
 
 @router.post("/ui/sign-out")
 async def sign_out(request: Request) -> Response:
-    """Forget the browser's key or token."""
+    """End the browser's session."""
+    authenticator: Authenticator = request.app.state.authenticator
+    if (session := request.cookies.get(credentials.cookie_of(request.scope))) is not None:
+        await authenticator.sessions.close(session)
     answer = RedirectResponse(upward(request) + "sign-in", 303)
     credentials.without_cookie(request.scope, answer)
     return answer
 
 
 async def remember(request: Request, answer: Response, credential: str) -> None:
-    """Sets a key or an access token as the browser's cookie, until it ends.
+    """Signs the browser in with a key or an access token, until it ends.
 
     Raises:
-        Unauthenticated: it is not valid, or too large for a cookie.
+        Unauthenticated: it is not valid.
         TooMany: it is not valid, and too many wrong ones came from this address.
     """
     authenticator: Authenticator = request.app.state.authenticator
     context = request_context_of(request.scope)
     principal = await authenticator.principal(PresentedCredentials((credential,), context.address, context.request))
-    if excess := credentials.excess(credential):
-        raise Unauthenticated(
-            f"The credential is {excess:,} bytes too large for a cookie of the browser.",
-            code="credential_too_large",
-            hint="Let the authorization server put fewer claims into its access tokens, or sign in with a key.",
-        )
-    left = {} if principal.ends is None else {"seconds": principal.ends - time.time()}
-    credentials.remember(request.scope, answer, credential, **left)
+    await credentials.remember(request.scope, answer, credential, principal, authenticator.sessions)

@@ -16,9 +16,11 @@ from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind, OutboxEntry
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
-from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.index.sync.delivery import IDLE, LEASE, RENEW_AFTER, OutboxDelivery
 from openmemory.index.sync.outbox import ClaimedEntry
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.candidates import INDEX_BEHIND
+from openmemory.search.own_writes import LATE
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import INDEXED_TABLES, Services, open_services
 from tests.clusters import furnish
@@ -150,6 +152,46 @@ async def test_a_lease_that_ran_out_is_taken_over(services: Services, app_caller
         await outbox.claim(tx, ItemKind.MEMORY, limit=1000, lease=0)
     async with services.database.transaction() as tx:
         assert added.id in {mark.id for mark in await outbox.claim(tx, ItemKind.MEMORY, limit=1000, lease=0)}
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_a_search_notes_that_a_write_waits_for_a_process_that_ended(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I fence on Mondays."))
+    query = SearchQuery("fencing")
+    async with services.database.transaction() as tx:
+        await claim_of(tx, added.id)
+    assert (await services.search.search(app_caller, query)).note != INDEX_BEHIND
+
+    async def change(values: str) -> None:
+        async with services.database.transaction() as tx:
+            await tx.execute(text(f"UPDATE index_outbox SET {values} WHERE id = :id"), {"id": added.id})
+
+    await change(f"written_at = written_at - interval '{LATE + 1} s'")
+    answer = await services.search.search(app_caller, query)
+    assert (answer.note, answer.search_method) == (INDEX_BEHIND, Method.HYBRID)
+    await change(f"attempts = {outbox.STUCK_AFTER}")
+    assert (await services.search.search(app_caller, query)).note != INDEX_BEHIND, "a text that no model accepts"
+    await change("attempts = 1, due_at = now()")
+    await services.outbox_delivery.drain()
+    assert (await services.search.search(app_caller, query)).note != INDEX_BEHIND
+
+
+@pytest.mark.slow
+async def test_what_a_killed_process_had_claimed_is_delivered_within_half_a_minute(
+    services: Services, app_caller: Caller, eventually
+):
+    await services.outbox_delivery.stop()
+    added = await services.memories.add(app_caller, MemoryCreate(text="I row."))
+    async with services.database.transaction() as tx:
+        await outbox.claim(tx, ItemKind.MEMORY, limit=1000, lease=LEASE)
+    services.outbox_delivery.start()
+
+    async def delivered() -> bool:
+        return await mark_of(services, added.id) is None
+
+    assert LEASE + IDLE <= 30
+    assert 3 * RENEW_AFTER < LEASE
+    await eventually(delivered, within=60)
 
 
 @pytest.mark.usefixtures("undisturbed")

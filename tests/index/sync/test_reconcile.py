@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -11,9 +12,12 @@ import pytest
 from sqlalchemy import func, select
 
 from openmemory.identity.caller import Caller
+from openmemory.index.models import ItemKind
 from openmemory.index.port import Payload, Point
+from openmemory.index.sync import outbox
 from openmemory.index.sync.entries import IndexEntry
 from openmemory.index.sync.reconcile import LOCK, SyncRunning, SyncStatistics
+from openmemory.index.sync.writer import Delivered
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
@@ -107,6 +111,41 @@ async def test_two_runs_at_once_are_refused(services: Services, owner: Caller):
         finally:
             await tx.execute(select(func.pg_advisory_unlock(LOCK)))
     await sync(services, trigger="test", user=owner.user_id)
+
+
+async def test_a_dry_run_answers_while_another_run_holds_the_lock(services: Services, owner: Caller, synced):
+    await services.index.delete(synced[:2])
+    async with services.database.statement() as tx:
+        await tx.execute(select(func.pg_advisory_lock(LOCK)))
+        try:
+            counted = await services.reconciler.sync(trigger="test", user=owner.user_id, dry_run=True)
+        finally:
+            await tx.execute(select(func.pg_advisory_unlock(LOCK)))
+    assert (counted.total_memories, counted.unchanged, counted.memories_synced) == (5, 3, 2)
+
+
+@pytest.mark.parametrize("user", [True, False])
+async def test_a_sync_ends_although_the_outbox_is_filled_as_fast_as_it_is_emptied(
+    services: Services, owner: Caller, synced, monkeypatch: pytest.MonkeyPatch, user: bool
+):
+    deliver = services.outbox_delivery._deliver
+
+    async def refill() -> None:
+        async with services.database.transaction() as tx:
+            await outbox.add_entries(tx, ItemKind.MEMORY, synced)
+
+    async def refilled(before: datetime | None) -> tuple[int, Delivered]:
+        done = await deliver(before)
+        await refill()
+        return done
+
+    await services.index.delete(synced)
+    await refill()
+    monkeypatch.setattr(services.outbox_delivery, "_deliver", refilled)
+    async with asyncio.timeout(60):
+        statistics = await sync(services, trigger="test", user=owner.user_id if user else None)
+    assert statistics.errors == 0
+    assert set(await entries(services, owner)) >= set(synced)
 
 
 def stray_point(caller: Caller) -> Point:

@@ -49,13 +49,15 @@ class ClaimsValidator:
         if settings.user_claim == "email" and claims.get("email_verified") not in (True, "true"):
             raise refused("email: the issuer has not verified it")
         client = self._name(claims, settings.app_claim if settings.app_claim in claims else "azp")
+        scopes = self._scopes(claims, user)
         return Principal(
             id=f"token:{settings.issuer} {subject} {client}",
             name=f"token of {client}",
             user=user,
             app=None if client in (settings.client_id, *settings.owner_clients) else client,
-            scopes=self._scopes(claims, user),
+            scopes=scopes,
             ends=expires + settings.leeway,
+            administrator=Scope.ADMIN in scopes,
         )
 
     def _check_audience(self, audience: Any) -> None:

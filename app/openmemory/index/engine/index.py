@@ -15,16 +15,20 @@ import qdrant_edge as edge
 
 from openmemory.access.rules import Rules
 from openmemory.index.collections import (
+    OWNER,
     RECONCILED,
+    RESERVED,
     WATERMARK,
     check_query,
     check_vectors,
     entry_of,
+    owner_of,
+    owner_payload,
     payload_of,
     points_of,
+    reserved_vector,
     watermark_of,
     watermark_payload,
-    watermark_vector,
 )
 from openmemory.index.conditions import asked, readable
 from openmemory.index.engine.calls import CHUNK, buffer, guarded, sparse, with_codes
@@ -34,8 +38,10 @@ from openmemory.index.engine.shards import Shard, VectorLayout
 from openmemory.index.multi_vector import MORE, WORDS, best, chunks, named
 from openmemory.index.port import (
     NO_WORDS,
+    Accept,
     Connected,
     Filter,
+    Held,
     Hit,
     IndexStatus,
     IndexUnavailable,
@@ -54,6 +60,9 @@ SLICE = 64
 RELEASE_AFTER = 5_000
 """The number of written points after which their pages are released, 3 ms of work for 10 MB."""
 
+_SAMPLE = 100
+"""The number of points that are looked at in a collection that says nothing of itself."""
+
 FLUSH_AFTER = 20_000
 """The number of written points after which they are flushed, 100 ms of work that blocks the whole process."""
 
@@ -64,7 +73,16 @@ class EdgeIndex:
     One process owns the folder. Another process cannot open it.
     """
 
-    def __init__(self, folder: Path, *, collection: str, dimension: int, on_connected: Connected | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        collection: str,
+        dimension: int,
+        accept: Accept | None = None,
+        on_connected: Connected | None = None,
+    ) -> None:
+        self._accept = accept
         self._on_connected = on_connected
         self._folder = folder
         self._name = collection
@@ -81,11 +99,39 @@ class EdgeIndex:
             raise IndexUnavailable("the index is closed")
         if self._shard is not None:
             return
-        self._shard = Shard(self._folder / self._name, self._shape)
+        shard = Shard(self._folder / self._name, self._shape)
+        try:
+            await self._take(shard)
+        except BaseException:
+            shard.close()
+            raise
+        self._shard = shard
         if not (self._folder / "current").exists():
             self._write_current()
         if self._on_connected is not None and (beginning := await self._on_connected(await self.watermark())):
             await self.set_watermark(beginning)
+
+    async def renew(self) -> None:
+        await self._take(await self._opened())
+
+    async def _take(self, shard: Shard) -> None:
+        """Has the owner of the collection decided, before anything else is written there, and writes it."""
+        if self._accept is None:
+            return
+        held = _held(shard)
+        if held.owner is None and held.watermark is None:
+            with guarded():
+                some, _ = shard.engine.scroll(edge.ScrollRequest(limit=_SAMPLE, with_payload=False, with_vector=False))
+            ids = tuple(UUID(int=it.id) if isinstance(it.id, int) else UUID(str(it.id)) for it in some)
+            # One process has the folder, so an empty collection is nobody else's.
+            held = held._replace(ids=ids, created=not ids)
+        owner = await self._accept(held)
+        if owner != held.owner:
+            self._write_reserved(shard, OWNER, owner_payload(owner))
+
+    def _write_reserved(self, shard: Shard, id_: int, payload: dict[str, Any]) -> None:
+        vectors: Any = {"": buffer(reserved_vector(self._shape.dimension)), WORDS: sparse(NO_WORDS)}
+        shard.write(edge.UpdateOperation.upsert_points([edge.Point(id_, vectors, payload)]), long=False)
 
     async def keeps_documents(self) -> bool:
         return False
@@ -149,19 +195,13 @@ class EdgeIndex:
         shard = await self._opened()
         with guarded():
             counted = shard.engine.count(edge.CountRequest(exact=True, filter=_owned_by(user)))
-            return counted - (len(shard.engine.retrieve([WATERMARK], False, False)) if user is None else 0)
+            return counted - (len(shard.engine.retrieve([*RESERVED], False, False)) if user is None else 0)
 
     async def watermark(self) -> Watermark | None:
-        shard = await self._opened()
-        with guarded():
-            found = shard.engine.retrieve([WATERMARK], True, False)
-        return watermark_of(found[0].payload) if found else None
+        return _held(await self._opened()).watermark
 
     async def set_watermark(self, watermark: Watermark) -> None:
-        shard = await self._opened()
-        vectors: Any = {"": buffer(watermark_vector(self._shape.dimension)), WORDS: sparse(NO_WORDS)}
-        point = edge.Point(WATERMARK, vectors, watermark_payload(watermark))
-        shard.write(edge.UpdateOperation.upsert_points([point]), long=False)
+        self._write_reserved(await self._opened(), WATERMARK, watermark_payload(watermark))
 
     async def flush(self) -> None:
         self._flush(await self._opened())
@@ -210,6 +250,14 @@ class EdgeIndex:
     def _write_current(self) -> None:
         with guarded(), replacing(self._folder / "current") as file:
             file.write(f"{self._name}\n".encode())
+
+
+def _held(shard: Shard) -> Held:
+    """The owner and the watermark of a collection."""
+    with guarded():
+        found = shard.engine.retrieve([*RESERVED], True, False)
+    payloads = {record.id: record.payload for record in found}
+    return Held(owner_of(payloads.get(OWNER)), watermark_of(payloads.get(WATERMARK)))
 
 
 async def _converted(points: Sequence[Point]) -> list[edge.Point]:
@@ -261,7 +309,7 @@ def _page(
     records, following = shard.engine.scroll(request)
     # Every access to a record's id creates it anew.
     found = cast(list[tuple[UUID | int, Any]], [(record.id, record.payload) for record in records])
-    return IndexEntries(b"".join([entry_of(*one) for one in found if one[0] != WATERMARK])), following
+    return IndexEntries(b"".join([entry_of(*one) for one in found if one[0] not in RESERVED])), following
 
 
 def _owned_by(user: UUID | None) -> edge.Filter | None:

@@ -11,7 +11,7 @@ from openmemory.index.generations import registry
 from openmemory.index.generations.registry import Generation
 from openmemory.index.generations.watcher import GenerationWatcher
 from openmemory.index.models import GenerationState
-from openmemory.index.port import IndexUnavailable
+from openmemory.index.port import IndexUnavailable, OwnedByAnother
 from openmemory.index.space import Space
 from openmemory.index.sync.reconcile import Reconciler, SyncRunning, alone
 from openmemory.index.sync.runs import REBUILD, RunLog
@@ -56,7 +56,10 @@ class Rebuild:
         Raises:
             Unavailable: PostgreSQL does not answer.
         """
-        if self._watcher.monitor.lease.lost:
+        lease = self._watcher.monitor.lease
+        if lease.foreign is not None and not lease.taken:
+            await self._leave(self._watcher.spaces.serving, lease.foreign)
+        if lease.lost:
             return
         found = await self._follow()
         if self._watcher.spaces.building is not None and time.monotonic() >= self._not_before:
@@ -85,15 +88,31 @@ class Rebuild:
             self._watcher.spaces.obstacle = None
         except SyncRunning:
             return
+        except OwnedByAnother as refusal:
+            if not await self._leave(space, refusal):
+                self._wait(space, refusal)
+            return
         except (IndexUnavailable, EmbedderUnavailable) as error:
-            log.warning("rebuild of %s failed; next try in %.0f s: %s", space.collection, self._pause, error)
-            self._watcher.spaces.obstacle = f"{space.model} is configured and its collection waits: {error}"
-            self._not_before = time.monotonic() + self._pause
-            self._pause = min(MAX_PAUSE, 2 * self._pause)
+            self._wait(space, error)
             return
         await self._watcher.follow()
         if took_over:
             await self._name(space)
+
+    async def _leave(self, space: Space, refusal: OwnedByAnother) -> bool:
+        """Has another collection built or used, if this one is another installation's. Returns False if it must stay
+        as it is."""
+        if not await self._watcher.leave(space, refusal):
+            return False
+        await self._follow()
+        return True
+
+    def _wait(self, space: Space, error: Exception) -> None:
+        """Postpones the next attempt."""
+        log.warning("rebuild of %s failed; next try in %.0f s: %s", space.collection, self._pause, error)
+        self._watcher.spaces.obstacle = f"{space.model} is configured and its collection waits: {error}"
+        self._not_before = time.monotonic() + self._pause
+        self._pause = min(MAX_PAUSE, 2 * self._pause)
 
     async def _fill(self, space: Space, run: RunLog) -> bool:
         """Compares and repairs until little differs. Returns False if the collection is no longer wanted."""
@@ -146,6 +165,11 @@ class Rebuild:
                     await registry.forget(tx, generation.collection)
                 finally:
                     await self._watcher.release(space)
+        except OwnedByAnother as refusal:
+            log.info("%s is forgotten and not removed: %s", generation.collection, refusal)
+            async with self._database.transaction() as tx:
+                await registry.forget(tx, generation.collection)
+            return
         except IndexUnavailable as error:
             if generation.collection not in self._told:
                 self._told.add(generation.collection)

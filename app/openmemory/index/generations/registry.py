@@ -14,7 +14,7 @@ from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.database.engine import Tx
-from openmemory.index.models import GenerationState, IndexGeneration
+from openmemory.index.models import GenerationState, IndexGeneration, Installation
 from openmemory.index.tokens import VectorKey
 
 _LOCK = text("SELECT pg_advisory_xact_lock(1869443436)")
@@ -61,6 +61,27 @@ async def want(tx: Tx, collection: str, model: str, dimension: int, embedder: di
         row = row.values(activated_at=func.now())
     row = row.on_conflict_do_update(index_elements=["collection"], set_=values)
     return _generation((await tx.execute(row.returning(*_COLUMNS))).one())
+
+
+async def own_name(tx: Tx) -> str | None:
+    """The name that this installation took because the default one is another's."""
+    name: str | None = await tx.scalar(select(Installation.collection))
+    return name
+
+
+async def leave(tx: Tx, collection: str, alias: str) -> str | None:
+    """Forgets a collection that belongs to another installation, and takes another name for this one; returns it.
+
+    Returns None if the collection has that name already.
+    """
+    await tx.execute(_LOCK)
+    id_ = (await tx.scalars(select(Installation.id))).one()
+    own = f"{alias[:50]}-{id_.hex[:8]}"
+    if collection.startswith(f"{own}__"):
+        return None
+    await tx.execute(delete(IndexGeneration).where(IndexGeneration.collection == collection))
+    await tx.execute(update(Installation).values(collection=own))
+    return own
 
 
 async def activate(tx: Tx, collection: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from openmemory.database.engine import Database
+from openmemory.database.engine import Database, Tx
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.opening import UnusableEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable
@@ -19,7 +19,17 @@ from openmemory.index.lazy import LazyIndex
 from openmemory.index.lease import Lease
 from openmemory.index.models import GenerationState
 from openmemory.index.monitor import IndexMonitor
-from openmemory.index.port import Connected, IndexUnavailable, VectorIndex, Watermark
+from openmemory.index.ownership import Ownership
+from openmemory.index.port import (
+    Accept,
+    Connected,
+    Held,
+    IndexUnavailable,
+    OwnedByAnother,
+    Owner,
+    VectorIndex,
+    Watermark,
+)
 from openmemory.index.space import Deadlines, Space, Spaces
 
 log = logging.getLogger(__name__)
@@ -36,19 +46,22 @@ class ConfiguredEmbedder(NamedTuple):
 class SpaceParts:
     """The configured components of spaces.
 
-    `alias` begins the names of new collections. `wanted` is the initial embedder. `configured` returns another one
+    `alias` begins the names of new collections. `own_name`: another one may be taken if that is another
+    installation's. `beats`: see `Ownership`. `wanted` is the initial embedder. `configured` returns another one
     after the configuration changed. `embedder` opens one from its recorded settings. `index` creates the index of a
-    collection, given its name and dimension, without opening it. The index calls its third argument whenever it has
-    connected.
+    collection, given its alias, name and dimension, without opening it. The index calls its last two arguments whenever
+    it has connected.
     """
 
     alias: str
+    own_name: bool
     wanted: ConfiguredEmbedder
     configured: Callable[[], Awaitable[ConfiguredEmbedder | None]]
     embedder: Callable[[dict[str, Any]], CachedEmbedder]
-    index: Callable[[str, int, Connected], VectorIndex]
+    index: Callable[[str, str, int, Accept, Connected], VectorIndex]
     deadlines: Deadlines
     lease: Lease
+    beats: bool
 
 
 class GenerationWatcher:
@@ -58,7 +71,9 @@ class GenerationWatcher:
         self._database = database
         self._parts = parts
         self._wanted = parts.wanted
+        self._alias = parts.alias
         self._registered = False
+        self.ownership = Ownership(database, beats=parts.beats)
         self.monitor = IndexMonitor(database, parts.lease, on_behind=self._recovered)
         self.spaces = Spaces(self._first())
 
@@ -66,6 +81,7 @@ class GenerationWatcher:
         """Reads the table and updates `spaces` accordingly; returns the generations."""
         async with self._database.statement() as tx:
             found = await registry.everyone(tx)
+            await self._read_alias(tx)
         spaces = self.spaces
         known = {space.collection: space for space in self._all() if space.collection}
         serving, building = spaces.serving, None
@@ -82,6 +98,7 @@ class GenerationWatcher:
         spaces.serving, spaces.building, spaces.retired = serving, building, retired
         if before is not serving:
             log.info("searches use %s now", serving.collection)
+            self._parts.lease.foreign = None
             if before is not building and before not in retired:
                 known[before.collection] = before
             # A replica that did not know this collection yet may have delivered to the old one only.
@@ -120,6 +137,25 @@ class GenerationWatcher:
                     why,
                 )
         return another is not None
+
+    async def leave(self, space: Space, refusal: OwnedByAnother) -> bool:
+        """Leaves a collection to the installation that it belongs to, and takes a name of its own for this one.
+
+        Returns False if that is not to be done: the name was configured, or somebody has to say whether the database
+        was copied.
+        """
+        if refusal.asked or not self._parts.own_name or not space.collection:
+            return False
+        async with self._database.transaction() as tx:
+            own = await registry.leave(tx, space.collection, self._parts.alias)
+        self._registered = False
+        if own is not None:
+            log.warning("%s; this installation uses the name %s instead", refusal, own)
+        return own is not None
+
+    async def _read_alias(self, tx: Tx) -> None:
+        own = await registry.own_name(tx) if self._parts.own_name else None
+        self._alias = own or self._parts.alias
 
     async def _prefer(self, another: ConfiguredEmbedder) -> None:
         before, self._wanted, self._registered = self._wanted, another, False
@@ -161,8 +197,9 @@ class GenerationWatcher:
     async def _register(self) -> Generation:
         wanted = self._wanted
         dimension = await wanted.embedder.dimension()
-        collection = collection_name(self._parts.alias, wanted.embedder.model, dimension)
         async with self._database.transaction() as tx:
+            await self._read_alias(tx)
+            collection = collection_name(self._alias, wanted.embedder.model, dimension)
             found = await registry.want(tx, collection, wanted.embedder.model, dimension, wanted.recorded)
         self._registered, self.spaces.obstacle = True, None
         # If only the settings changed (a new key, another address), the model continues with its collection.
@@ -211,7 +248,23 @@ class GenerationWatcher:
         async def connected(held: Watermark | None) -> Watermark | None:
             return await self.monitor.connected(space, held) if space is self.spaces.serving else None
 
-        index = self._parts.index(space.collection, dimension, connected)
+        async def accept(held: Held) -> Owner:
+            lease = self._parts.lease
+            try:
+                owner = await self.ownership.accept(space.collection, held)
+            except OwnedByAnother as refusal:
+                if space is self.spaces.serving:
+                    if lease.foreign is None:
+                        log.error("%s; searches find by words alone, and nothing is delivered", refusal)
+                    lease.foreign = refusal
+                raise
+            if space is self.spaces.serving and lease.foreign is not None:
+                log.warning("%s is this installation's again", space.collection)
+                lease.foreign = None
+                self._recovered()
+            return owner
+
+        index = self._parts.index(self._alias, space.collection, dimension, accept, connected)
         try:
             await index.open()
         except BaseException:

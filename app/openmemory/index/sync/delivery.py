@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from uuid import UUID
 
 from openmemory.database.engine import Database
@@ -30,11 +32,11 @@ ROUND = {ItemKind.MEMORY: BATCH, ItemKind.PASSAGE: 16}
 """The number of outbox entries in one round, by kind. Rounds of passages are short, so that a memory that comes
 meanwhile waits for few of them. Passages are delivered when no memory is due."""
 
-LEASE = 120.0
+LEASE = 20.0
 """The seconds after which another process takes over the outbox entries of a round whose process died. A live process
 renews its lease."""
 
-RENEW_AFTER = 30.0
+RENEW_AFTER = 5.0
 """The seconds between two renewals of a lease, so that a slow model or index may take longer than the lease."""
 
 ALONE_AFTER = 3
@@ -46,8 +48,14 @@ FLUSH_AFTER = 10.0
 FAILURES = (IndexUnavailable, EmbedderUnavailable, ValueError)
 """The possible failures of a write to a space. ValueError is a vector that the index cannot take."""
 
-IDLE = 30.0
+IDLE = 10.0
 """The seconds between checks for outbox entries whose process died. Entries from this process wake it at once."""
+
+IMPOSSIBLE_AFTER = 30.0
+"""The seconds between checks for entries whose times are impossible."""
+
+WITHOUT_PAUSE = 8 * BATCH
+"""The number of entries after which the background delivery looks at what else it has to do."""
 
 QUIET = 60.0
 """The seconds between two log lines about the same kind of failure."""
@@ -100,19 +108,30 @@ class OutboxDelivery:
             self._task = None
         await self.breaker.close()
 
-    async def drain(self) -> Delivered:
-        """Processes all outbox entries that are due. Tries nothing while the index or the model is known to be
-        unavailable."""
-        total = Delivered()
-        while True:
+    async def drain(self, at_most: int | None = None, *, seconds: float = math.inf) -> Delivered:
+        """Processes the outbox entries that are due. Tries nothing while the index or the model is known to be
+        unavailable.
+
+        Ends after `at_most` entries, or by default after those that are due now, and begins no round after `seconds`:
+        an outbox that is filled as fast as it is emptied must not hold up what comes after.
+        """
+        before = None
+        if at_most is None:
+            async with self._database.statement() as tx:
+                before = await outbox.now(tx)
+        total, left, ends = Delivered(), at_most, time.monotonic() + seconds
+        while left is None or left > 0:
             async with self._round:
-                claimed, done = await self._deliver()
+                claimed, done = await self._deliver(before)
             total.add(done)
-            if not claimed or done.failed:
-                return total
+            left = None if left is None else left - claimed
+            if not claimed or done.failed or time.monotonic() > ends:
+                break
+        return total
 
     async def _run(self) -> None:
         pause: float = 0
+        looked_at_times = time.monotonic()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):  # wait_for may miss a cancellation if it is woken just before
@@ -120,9 +139,10 @@ class OutboxDelivery:
             self._wake.clear()
             try:
                 await self._pick_up()
-                await self.drain()
+                await self.drain(WITHOUT_PAUSE)
                 async with self._database.statement() as tx:
-                    if pause >= IDLE:
+                    if time.monotonic() - looked_at_times >= IMPOSSIBLE_AFTER:
+                        looked_at_times = time.monotonic()
                         await outbox.reset_impossible_times(tx)
                     due = await outbox.next_due(tx)
                 pause = await self._flush()
@@ -150,11 +170,11 @@ class OutboxDelivery:
         await self._spaces.serving.index.flush()
         return IDLE
 
-    async def _deliver(self) -> tuple[int, Delivered]:
-        """Runs one round, with the lock held by the caller. Returns the number of claimed outbox entries, and the
-        result.
+    async def _deliver(self, before: datetime | None = None) -> tuple[int, Delivered]:
+        """Runs one round for entries that are due, or were due `before`, with the lock held by the caller.
 
-        While the model is unavailable, erased and archived items still leave the index.
+        Returns the number of claimed outbox entries, and the result. While the model is unavailable, erased and
+        archived items still leave the index.
         """
         away = self.breaker.state is not BreakerState.CLOSED
         if self._lease.lost or (away and not self._index_answers):
@@ -162,7 +182,13 @@ class OutboxDelivery:
         async with self._database.transaction() as tx:
             for kind, limit in ROUND.items():
                 claimed = await outbox.claim(
-                    tx, kind, limit=limit, lease=LEASE, gone=away, index_lease=self._lease.holder
+                    tx,
+                    kind,
+                    limit=limit,
+                    lease=LEASE,
+                    gone=away,
+                    index_lease=self._lease.holder,
+                    before=before,
                 )
                 if claimed:
                     break
@@ -175,11 +201,12 @@ class OutboxDelivery:
             raise
 
     async def _forget(self, claimed: list[ClaimedEntry]) -> Delivered:
-        try:
-            done = await self._write(claimed)
-        except FAILURES as error:  # not of the index: of an item that is wanted again meanwhile
-            self._index_answers = not isinstance(error, IndexUnavailable)
-            return await self._postpone(claimed, error)
+        async with self._holding(claimed):
+            try:
+                done = await self._write(claimed)
+            except FAILURES as error:  # not of the index: of an item that is wanted again meanwhile
+                self._index_answers = not isinstance(error, IndexUnavailable)
+                return await self._postpone(claimed, error)
         async with self._database.transaction() as tx:
             await outbox.complete(tx, claimed)
         return done

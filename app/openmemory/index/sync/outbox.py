@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -38,7 +39,7 @@ _ADD = {
 _CLAIM = """
     WITH due AS MATERIALIZED (
         SELECT kind, id FROM index_outbox
-        WHERE kind = '{kind}' AND due_at <= now() {which}
+        WHERE kind = '{kind}' AND due_at <= coalesce(CAST(:before AS timestamptz), now()) {which}
             AND (CAST(:lease_holder AS text) IS NULL
                 OR EXISTS (SELECT FROM index_lease WHERE holder = :lease_holder))
         ORDER BY due_at, written_at LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -121,16 +122,23 @@ async def add_entries(tx: Tx, kind: ItemKind, ids: Iterable[UUID]) -> None:
 
 
 async def claim(
-    tx: Tx, kind: ItemKind, *, limit: int, lease: float, gone: bool = False, index_lease: str | None = None
+    tx: Tx,
+    kind: ItemKind,
+    *,
+    limit: int,
+    lease: float,
+    gone: bool = False,
+    index_lease: str | None = None,
+    before: datetime | None = None,
 ) -> list[ClaimedEntry]:
     """Claims up to `limit` outbox entries of a kind that are due, for `lease` seconds, which must exceed any delivery.
 
     With `gone`, claims only entries of items to be removed from the index, which needs no model. With `index_lease`,
-    claims nothing unless that holder has the index lease. Entries of a kind that only a newer version of the service
-    knows are left to it.
+    claims nothing unless that holder has the index lease. With `before`, claims only what was due then. Entries of a
+    kind that only a newer version of the service knows are left to it.
     """
     holder = uuid4()
-    values = {"limit": limit, "lease": lease, "holder": holder, "lease_holder": index_lease}
+    values = {"limit": limit, "lease": lease, "holder": holder, "lease_holder": index_lease, "before": before}
     rows = await tx.execute((_CLAIM_GONE if gone else _CLAIM_ANY)[kind], values)
     return [ClaimedEntry(ItemKind(row.kind), row.id, row.revision, row.attempts, holder) for row in rows]
 
@@ -189,6 +197,12 @@ async def waiting(tx: Tx) -> tuple[int, int]:
     counts = select(func.count(), func.count().filter(OutboxEntry.attempts >= STUCK_AFTER))
     total, stuck = (await tx.execute(counts)).one()
     return total, stuck
+
+
+async def now(tx: Tx) -> datetime:
+    """The time of PostgreSQL, by which entries are due."""
+    time: datetime = (await tx.execute(select(func.now()))).scalar_one()
+    return time
 
 
 async def next_due(tx: Tx) -> float | None:

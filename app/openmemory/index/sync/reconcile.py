@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from uuid import UUID
@@ -13,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
-from openmemory.index.lease import LOST
 from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
 from openmemory.index.port import IndexUnavailable, Watermark
@@ -37,6 +37,10 @@ WANTED = 10_000
 
 CHUNK = 4_000
 """The number of items per repair."""
+
+DRAIN = 10.0
+"""The seconds for which a sync delivers outbox entries before and after the comparison. What is left is compared like
+everything else, and delivered later."""
 
 LOCK = 0x6F6D656D
 """The key of the advisory lock that allows one sync at a time across replicas. It belongs to a connection, so it is
@@ -70,36 +74,48 @@ class Reconciler:
     ) -> SyncStatistics:
         """Delivers pending outbox entries, then compares both stores by id and revision and repairs the differences.
 
-        `user` restricts it to one user, `full` rewrites every item, and `dry_run` only counts the changes. If nothing
-        changed, it embeds nothing and writes nothing to the index.
+        `user` restricts it to one user, `full` rewrites every item, and `dry_run` only counts the changes, beside
+        another run if there is one. If nothing changed, it embeds nothing and writes nothing to the index. Entries that
+        are written meanwhile are left to the delivery, so that it ends no matter how much is written.
 
         Raises:
             SyncRunning: another run, of this process or another, is not finished.
             IndexUnavailable, EmbedderUnavailable: the index or the model does not answer. The next run continues.
                 Or another service has the index lease.
         """
-        if self.monitor.lease.lost:
-            raise IndexUnavailable(LOST)
+        if (refusal := self.monitor.lease.refusal) is not None:
+            raise IndexUnavailable(refusal)
         space = self._spaces.serving
+        if dry_run:
+            return await self._counted(space, user, full)
         async with alone(self._database, LOCK), self.run(trigger, space, user) as run:
             try:
                 before = await space.index.watermark()
-                if not dry_run:
-                    await self._outbox_delivery.breaker.ask_again()
-                    async with self._database.transaction() as tx:
-                        await outbox.end_pauses(tx)
-                    _count(run.statistics, await self._outbox_delivery.drain())
-                different = await self.compare_space(space, run, user=user, dry_run=dry_run, full=full)
+                await self._outbox_delivery.breaker.ask_again()
+                async with self._database.transaction() as tx:
+                    await outbox.end_pauses(tx)
+                _count(run.statistics, await self._outbox_delivery.drain(seconds=DRAIN))
+                different = await self.compare_space(space, run, user=user, full=full)
             except EmbedderUnavailable:
-                if not dry_run:
-                    await self._remove_stray(space, user)
+                await self._remove_stray(space, user)
                 raise
-            if different and not dry_run:
+            await self._finish(space, run, user, before)
+            if different:
                 # Items that changed during the repair have outbox entries: their newer state must be written last.
-                _count(run.statistics, await self._outbox_delivery.drain())
-            if not dry_run:
-                await self._finish(space, run, user, before)
+                _count(run.statistics, await self._outbox_delivery.drain(seconds=DRAIN))
         return run.statistics
+
+    async def _counted(self, space: Space, user: UUID | None, full: bool) -> SyncStatistics:
+        """Counts what differs. Changes nothing, so it needs no lock and is no run of the log."""
+        statistics, started = SyncStatistics(), time.perf_counter()
+        async with self._parts(space, user, full) as parts:
+            async for part in parts:
+                statistics.total_memories += part.wanted
+                statistics.unchanged += part.wanted - len(part.missing)
+                statistics.memories_synced += len(part.missing)
+                statistics.deleted += len(part.stray)
+        statistics.seconds = round(time.perf_counter() - started, 6)
+        return statistics
 
     async def _finish(self, space: Space, run: RunLog, user: UUID | None, before: Watermark | None) -> None:
         if user is None:
@@ -137,19 +153,10 @@ class Reconciler:
             raise
         await run.end()
 
-    async def compare_space(
-        self, space: Space, run: RunLog, *, user: UUID | None = None, dry_run: bool = False, full: bool = False
-    ) -> int:
+    async def compare_space(self, space: Space, run: RunLog, *, user: UUID | None = None, full: bool = False) -> int:
         """Compares a space with PostgreSQL and repairs it; returns the number of items that differed."""
         statistics = run.statistics
         different = 0
-        if dry_run:
-            async with aclosing(self._compared(space, run, user, full)) as parts:
-                async for part in parts:
-                    statistics.memories_synced += len(part.missing)
-                    statistics.deleted += len(part.stray)
-                    different += len(part.missing) + len(part.stray)
-            return different
         unverified: list[Batch] = []
         try:
             # While some items are written, the next ones are read and the previous ones verified.

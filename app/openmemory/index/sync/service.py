@@ -12,7 +12,7 @@ from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import ConflictError, Unavailable
 from openmemory.identity.caller import Caller
-from openmemory.identity.principal import Principal, Scope
+from openmemory.identity.principal import Principal
 from openmemory.index.port import IndexUnavailable
 from openmemory.index.sync.reconcile import Reconciler, SyncRunning
 from openmemory.index.sync.runs import Run, SyncStatistics
@@ -55,7 +55,7 @@ class IndexSync:
                 who.must_be_owner("have all of their memories embedded again")
             user = who.user_id
         else:
-            who.must(Scope.ADMIN)
+            who.must_administer()
         async with self._database.statement() as tx:
             await audit_log.record(tx, who, AuditAction.INDEX_SYNC, detail={"dry_run": dry_run, "full": full})
         try:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import func, update
+from sqlalchemy import func, select, update
 
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory, MemoryRevision, State
+
+LATE = timedelta(minutes=1)
+"""The maximum transmission delay. A text with an older date describes the past."""
+
+SAID_AT = (
+    select(func.max(MemoryRevision.changed_at))
+    .where(MemoryRevision.memory_id == Memory.id, MemoryRevision.old_text.is_distinct_from(MemoryRevision.new_text))
+    .correlate(Memory)
+    .scalar_subquery()
+)
+"""The time when a memory got its present text. Changes of metadata or of the state do not count."""
+
+
+def is_later(said: datetime, created_at: datetime | None) -> bool:
+    """Returns True if a memory was said after a text with this time; None: the text is said now."""
+    return created_at is not None and said > created_at + LATE
 
 
 async def supersede(tx: Tx, caller: Caller, old: UUID, new: UUID, *, since: datetime | None = None) -> None:

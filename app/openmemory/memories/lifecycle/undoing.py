@@ -143,7 +143,7 @@ def _entries(action: UUID) -> Any:
 async def _write_back(tx: Tx, caller: Caller, action: UUID, memory_id: UUID, labels: changes.Flagging) -> None:
     """Write the text that an action replaced, as a new revision."""
     before = (
-        select(MemoryRevision.old_text)
+        select(MemoryRevision.old_text, UndoEntry.revision)
         .join(UndoEntry, UndoEntry.memory_id == MemoryRevision.memory_id)
         .where(
             UndoEntry.action == action,
@@ -151,5 +151,6 @@ async def _write_back(tx: Tx, caller: Caller, action: UUID, memory_id: UUID, lab
             MemoryRevision.revision == UndoEntry.revision + 1,
         )
     )
-    old_text = (await tx.execute(before)).scalar_one()
-    await changes.update_text(tx, caller, Memory.id == memory_id, MemoryUpdate(old_text), labels)
+    old_text, revision = (await tx.execute(before)).one()
+    change = MemoryUpdate(old_text)
+    await changes.update_text(tx, caller, Memory.id == memory_id, change, labels, restored=revision)

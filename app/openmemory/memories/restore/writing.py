@@ -76,6 +76,30 @@ _KEEP_REVISIONS = text(
     """
 )
 
+# The apps of the newest revisions that changed the text and the metadata. Whether the user themself wrote the text is
+# copied.
+_WRITERS = text(
+    """
+    UPDATE memories AS m SET text_app_id = nullif(t.app_id, m.app_id), metadata_app_id = nullif(d.app_id, m.app_id)
+    FROM restored AS r
+    LEFT JOIN LATERAL (
+        SELECT v.app_id FROM memory_revisions AS v
+        WHERE v.memory_id = r.target AND v.new_text IS DISTINCT FROM v.old_text ORDER BY v.revision DESC LIMIT 1
+    ) AS t ON true
+    LEFT JOIN LATERAL (
+        SELECT v.app_id
+        FROM (
+            SELECT app_id, revision, metadata IS DISTINCT FROM lag(metadata) OVER (ORDER BY revision) AS changes
+            FROM memory_revisions WHERE memory_id = r.target
+        ) AS v
+        WHERE v.changes ORDER BY v.revision DESC LIMIT 1
+    ) AS d ON true
+    WHERE m.id = r.target AND (r.fate = 'add' OR (r.fate = 'replace' AND r.touched))
+        AND (m.text_app_id, m.metadata_app_id)
+            IS DISTINCT FROM (nullif(t.app_id, m.app_id), nullif(d.app_id, m.app_id))
+    """
+)
+
 # Memories may swap their texts. None of them is active meanwhile, so the unique index is not violated.
 _MAKE_ROOM = text(
     """
@@ -242,6 +266,7 @@ async def write(
     await tx.execute(_UNASSIGN)
     await tx.execute(_KEEP_ASSIGNMENTS)
     revisions = (await tx.execute(_KEEP_REVISIONS, values)).rowcount
+    await tx.execute(_WRITERS)
     history = (await tx.execute(_HISTORY, values)).rowcount
     await tx.execute(_PRESENT_STATES, values)
     access_logs = (await tx.execute(_ACCESSES, values)).rowcount
