@@ -64,6 +64,11 @@ class Visitor:
         """The text of the page, without markup and with single blanks."""
         return " ".join(unescape(re.sub(r"<[^>]*>", " ", self.shown)).split())
 
+    @property
+    def memory_ids(self) -> list[str]:
+        """The ids of the memories that the page links to."""
+        return re.findall(r'href="[./]*memory/([0-9a-f-]{36})', self.shown)
+
 
 @pytest.fixture
 async def visitor(rest_app: FastAPI, new_user: str, services: Services) -> AsyncIterator[Visitor]:  # noqa: F811

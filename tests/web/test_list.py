@@ -289,13 +289,3 @@ async def test_a_key_that_only_reads_sees_no_buttons(make_client: Any, services:
     assert "Something" in shown
     assert "<button name=" not in shown
     assert 'type="checkbox"' not in shown
-
-
-async def test_a_notice_is_for_the_user_who_caused_it(visitor: Visitor) -> None:
-    await visitor.get("memories")
-    await visitor.submit("memories", text="The plan is secret.")
-    assert "Added" in visitor.words
-    await visitor.get("memories", user="default_user")
-    assert "Added" not in visitor.words
-    await visitor.get("memories")
-    assert "Added" in visitor.words

@@ -19,7 +19,7 @@ from openmemory.audit.schemas import AuditQuery
 from openmemory.identity.principal import LOCAL
 from openmemory.rest.credentials import COOKIE
 from openmemory.services import Services
-from openmemory.web.page import NAVIGATION
+from openmemory.web.frame import NAVIGATION
 from tests.addresses import unused_address
 from tests.rest.conftest import MakeClient
 from tests.web.conftest import Visitor

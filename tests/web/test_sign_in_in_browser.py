@@ -48,11 +48,11 @@ async def test_sign_in(open_page: OpenPage, accessible: Accessible, services: Se
 async def test_choose_the_user(open_page: OpenPage, accessible: Accessible, services: Services, new_user: str) -> None:
     await services.directory.caller(f"not-{new_user}", None, owner=True)
     async with open_page("memories") as page:
-        await page.get_by_text(new_user, exact=True).click()
-        await page.get_by_label("User").fill(f"not-{new_user}")
+        await page.get_by_title("Whose memory this page shows").click()
+        await page.get_by_role("textbox", name="User").fill(f"not-{new_user}")
         await accessible(page)
         await page.get_by_role("button", name="Show", exact=True).click()
-        await page.get_by_text(f"not-{new_user}", exact=True).wait_for()
+        await page.get_by_title("Whose memory this page shows").get_by_text(f"not-{new_user}").wait_for()
         assert page.url.endswith(f"?user=not-{new_user}")
 
 

@@ -45,6 +45,12 @@ def principal_of(scope: MutableMapping[str, Any]) -> Principal:
     return principal
 
 
+def proved_principal_of(scope: MutableMapping[str, Any]) -> Principal | None:
+    """The principal that a request proved; None if it was refused before, or proved none."""
+    context = scope.get(_KEY)
+    return context.principal if isinstance(context, RequestContext) else None
+
+
 def bind_prefix(scope: MutableMapping[str, Any], prefix: str) -> None:
     """Attach the path prefix that a trusted proxy removed from the address of a request."""
     scope[_PREFIX] = prefix

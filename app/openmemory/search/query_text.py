@@ -20,8 +20,9 @@ _ASKING_WORDS = """
 anything details everything info information know list memories memory myself profile recall remember remembered said
 say saved show stored summarise summarize summary tell things told user us
 """
-_BROAD_WORDS = STOP_WORDS | set(_ASKING_WORDS.split()) | {"d", "ll", "m", "re", "s", "t", "ve"}
-"""English words that name no subject, and what an apostrophe leaves of others."""
+_ASKING = frozenset(_ASKING_WORDS.split())
+_REMNANTS = frozenset({"d", "ll", "m", "re", "s", "t", "ve"})
+"""The letters that an apostrophe leaves of English words."""
 
 _QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»')
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -49,7 +50,18 @@ def lexemes(query: str) -> int:
     return count + _ADDED_BY_DATE * len(_DATE.findall(query))
 
 
+def words(query: str) -> list[str]:
+    """The words of a query, in lower case, without stop words."""
+    found = re.findall(r"[^\W_]+", query.lower())
+    return [word for word in found if word not in STOP_WORDS and word not in _REMNANTS]
+
+
+def is_unspaced(word: str) -> bool:
+    """Returns True for a word of a script that does not separate words by spaces."""
+    return bool(_UNSPACED.search(word))
+
+
 def is_broad(query: str) -> bool:
     """Returns True if the query names no subject: each of its words is a stop word or asks for memories as such, as in
     "what do you know about me?"."""
-    return all(word in _BROAD_WORDS for word in re.findall(r"[^\W_]+", query.lower()))
+    return all(word in _ASKING for word in words(query))

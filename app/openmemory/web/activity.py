@@ -157,7 +157,7 @@ async def _messages(
         while monotonic() < end and await authenticator.still_valid(page.principal):
             if entries := await page.services.feed.since(page.caller, events, after, limit=PAGE_SIZE):
                 after = entries[0].id
-                html = rendered("entries.html", entries=entries, words=WORDS, link=_from_the_page(page))
+                html = rendered("entries.html", entries=entries, words=WORDS, link=_from_the_page(page), by=page.by)
                 yield _message(after, html)
                 said = monotonic()
             elif monotonic() - said > HEARTBEAT:

@@ -81,6 +81,7 @@ async def show(page: ThePage) -> Response:
     here = way.url is None
     known = await asyncio.to_thread(_known, way, apps, here=here)
     names = {one.name for one in known}
+    names.add(page.services.settings.access.default_app)  # what the user did themself
     others = [Assistant(name, name, connected=False, installed=False, app=app) for name, app in apps.items()]
     found = known + [one for one in others if one.name not in names and one.seen]
     return page.render(

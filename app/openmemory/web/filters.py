@@ -47,6 +47,7 @@ class Filters:
     category: str = ""
     kind: str = ""
     namespace: str = ""
+    thread: str = ""
     since: str = ""
     until: str = ""
     only: str = ""
@@ -88,6 +89,7 @@ class Filters:
             text=self.q or None,
             app_ids=await self.app_ids(page),
             namespaces=given(self.namespace),
+            threads=given(self.thread),
             kinds=given(self.kind),
             categories=given(self.category),
             created_from=self.created_from,

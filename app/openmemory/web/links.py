@@ -26,11 +26,12 @@ def link(request: Request, to: str, parameters: Mapping[str, Any] | None = None)
     return links(request)(to, parameters)
 
 
-def links(request: Request) -> Callable[[str, Mapping[str, Any] | None], str]:
-    """Returns `link` for one request, as a function of the other two parameters."""
-    root, user = upward(request), request.query_params.get("user")
-    chosen = [("user", user)] if user else []
-    plain = f"?{urlencode(chosen)}" if chosen else ""
+def links(request: Request, *, chosen: bool = True) -> Callable[[str, Mapping[str, Any] | None], str]:
+    """Returns `link` for one request, as a function of the other two parameters. The user who was chosen in the address
+    stays so if `chosen`."""
+    root, user = upward(request), request.query_params.get("user") if chosen else None
+    kept = [("user", user)] if user else []
+    plain = f"?{urlencode(kept)}" if kept else ""
 
     def to(path: str, parameters: Mapping[str, Any] | None = None) -> str:
         if not parameters:
@@ -41,7 +42,7 @@ def links(request: Request) -> Callable[[str, Mapping[str, Any] | None], str]:
             for each in (value if isinstance(value, list | tuple) else [value])
             if each not in (None, "", False)
         ]
-        query = urlencode([*([] if "user" in parameters else chosen), *given])
+        query = urlencode([*([] if "user" in parameters else kept), *given])
         return f"{root}{path}?{query}" if query else root + path
 
     return to

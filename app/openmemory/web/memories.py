@@ -20,6 +20,7 @@ from openmemory.search.schemas import SearchAnswer, SearchQuery, SearchResult
 from openmemory.web.explaining import ScoreBar, bars
 from openmemory.web.filters import ONLY, PAGE_SIZE, SORTED, Filters, TheFilters, given
 from openmemory.web.page import PageRequest, TheForm, ThePage, names_of, object_of, text_of
+from openmemory.web.templating import marks_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -90,7 +91,7 @@ async def list_memories(
         of_category={name: page.link("memories", **{**filters.given, "category": name}) for name in categories},
         number=number,
         found=found,
-        words=filters.q.split(),
+        marks=marks_of(filters.q, whole=not filters.searched),
         choices=choices,
         states=["any", *State],
         only=ONLY,
@@ -111,6 +112,7 @@ async def _search(page: PageRequest, filters: Filters) -> Found:
         filters.q,
         PAGE_SIZE,
         namespaces=given(filters.namespace),
+        threads=given(filters.thread),
         kinds=given(filters.kind),
         app_ids=await filters.app_ids(page),
         categories=given(filters.category),

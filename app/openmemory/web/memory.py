@@ -88,6 +88,7 @@ async def show_memory(
         may_ask_who=page.everything,
         superseded=superseded.items,
         captures=captures,
+        writer=await _app_id(page, memory.text_app_name),
         metadata=exact_json.dumps(memory.metadata_, indented=True).decode() if memory.metadata_ else "",
         may_change=page.may_write and page.caller.owner,
     )
@@ -158,6 +159,13 @@ async def _sight(page: PageRequest, memory_id: UUID) -> list[SightOfApp]:
 async def _captures(page: PageRequest, memory_id: UUID) -> Sequence[CaptureView]:
     """Returns the captures that made or changed the memory."""
     return (await page.services.captures.list(page.caller, memory_id=memory_id)).items
+
+
+async def _app_id(page: PageRequest, name: str) -> UUID | None:
+    """Returns the id of an app whose page the credential may open."""
+    if not page.may_open("apps"):
+        return None
+    return next(iter(await page.services.directory.app_ids(page.caller, [name])), None)
 
 
 def _timeline(history: History) -> list[TimelineEntry]:

@@ -14,8 +14,8 @@ from openmemory.errors import NotFound, OpenMemoryError
 from openmemory.rest.errors import refused
 from openmemory.rest.hardening import FORMS
 from openmemory.services import Services
+from openmemory.web.frame import frame
 from openmemory.web.links import is_page, upward
-from openmemory.web.page import frame
 from openmemory.web.sign_in import remember
 from openmemory.web.templating import rendered
 
@@ -64,7 +64,7 @@ async def _signed_in(request: Request, sign_in: OAuthSignIn) -> Response:
     pending, request.state.next = _pending(request, sign_in)
     token = await sign_in.fetch_token(pending, request.query_params)
     to = upward(request) + request.state.next
-    answer = HTMLResponse(rendered("signed_in.html", **frame(request), page=None, to=to), headers=FORMS)
+    answer = HTMLResponse(rendered("signed_in.html", **frame(request, None), page=None, to=to), headers=FORMS)
     await remember(request, answer, token)
     return answer
 

@@ -20,16 +20,16 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from openmemory.errors import Forbidden, Invalid
+from openmemory.errors import Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal, Scope
 from openmemory.identity.request import principal_of
 from openmemory.memories import validation
 from openmemory.rest.hardening import FORMS
 from openmemory.serialization import exact_json
-from openmemory.services import VERSION, Services
-from openmemory.web.links import address, is_page, link, links, upward
-from openmemory.web.static import path as static_path
+from openmemory.services import Services
+from openmemory.web.frame import frame, may_open
+from openmemory.web.links import is_page, link
 from openmemory.web.templating import rendered
 
 M = TypeVar("M", bound=BaseModel)
@@ -38,18 +38,8 @@ FORM_COOKIE = "openmemory_form"
 """A random value of the browser. The token in each form is made from it, so no other site can know the token."""
 
 NOTICE_COOKIE = "openmemory_notice"
-"""The words on the last action, shown on every page until they are closed or a minute is over."""
-
-NAVIGATION = {
-    "memories": "Memories",
-    "apps": "Apps",
-    "activity": "Activity",
-    "time": "Time",
-    "connect": "Connect",
-    "settings": "Settings",
-    "system": "System",
-}
-"""The pages in the bar at the top: path and label."""
+"""The words on the last action. The next page shows them; with an undo, every page does until they are closed or a
+minute is over."""
 
 UNDO_SECONDS = 60
 _MOST_FIELDS = 2_000
@@ -103,17 +93,14 @@ class PageRequest:
 
     def may_open(self, path: str) -> bool:
         """Returns True if a page, such as `apps`, shows the credential anything. The navigation omits the others."""
-        needed = {
-            "apps": self.everything,
-            "activity": self.everything,
-            "system": self.operates,
-            "settings/models": self.administers,
-            "settings/categories": self.everything,
-            "settings/policies": self.everything,
-            "settings/archives": self.everything,
-            "settings/keys": self.manages_keys,
-        }
-        return needed.get(path, True)
+        return may_open(self.principal, path)
+
+    def by(self, app: str) -> str:
+        """Returns the name of an app for display. Under the default app is what users do themselves."""
+        if app != self.services.settings.access.default_app:
+            return app
+        own = self.caller.owner and self.caller.user == self.services.directory.me(self.principal).user
+        return "you" if own else self.caller.user
 
     def link(self, to: str, **parameters: Any) -> str:
         """Returns the relative address of a page, such as `memories`."""
@@ -121,23 +108,26 @@ class PageRequest:
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
         """Returns the page of a template."""
+        notice = _notice(self.request, self._told_to)
         cookie = self.request.cookies.get(FORM_COOKIE, "")
         fresh = cookie if len(cookie) == _COOKIE_LENGTH else secrets.token_hex(_COOKIE_LENGTH // 2)
         body = rendered(
             template,
-            **frame(self.request),
+            **frame(self.request, self.principal),
             page=self,
             user=self.caller.user,
             may_write=self.may_write,
             operates=self.operates,
-            signed_in=self.principal.id != "local",
+            by=self.by,
             token=_token(fresh, self.principal),
-            notice=_notice(self.request, self._told_to),
+            notice=notice,
             **values,
         )
         answer = HTMLResponse(body, status, headers=FORMS)
         if fresh != cookie:
             _set(self.request, answer, FORM_COOKIE, fresh)
+        if notice and not notice["action"]:
+            drop_notice(answer)
         return answer
 
     def done(self, text: str, to: str, undo: Undo | None = None) -> Response:
@@ -171,27 +161,16 @@ class PageRequest:
 _COOKIE_LENGTH = 64
 
 
-def frame(request: Request) -> dict[str, Any]:
-    """Returns the values that the frame around every page needs, signed in or not."""
-    here = request.scope["path"].removeprefix("/ui/").partition("/")[0]
-    to = links(request)
-    return {
-        "link": lambda path, **parameters: to(path, parameters),
-        "static": lambda name: upward(request) + static_path(name),
-        "here": {"memory": "memories"}.get(here, here),
-        "navigation": NAVIGATION,
-        "version": VERSION,
-        "address": address(request),
-        "chosen": request.query_params.get("user", ""),
-    }
-
-
 async def _page(request: Request, user: str | None = None) -> PageRequest:
     services: Services = request.app.state.services
     principal = principal_of(request.scope)
-    if user is not None:
-        user = validation.name(user, "user", services.settings.limits)
-    caller = await services.directory.owner(principal, user)
+    try:
+        if user is not None:
+            user = validation.name(user, "user", services.settings.limits)
+        caller = await services.directory.owner(principal, user)
+    except (Forbidden, Invalid, NotFound):
+        request.state.user_refused = True
+        raise
     return PageRequest(request, services, principal, caller)
 
 
@@ -320,6 +299,11 @@ def _notice(request: Request, to: str) -> dict[str, Any] | None:
         return {"text": text, "action": str(undo[0]) if undo else None, "fields": fields, "left": left}
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
+
+
+def drop_notice(answer: Response) -> None:
+    """Stop showing what the last action did, after this answer."""
+    answer.delete_cookie(NOTICE_COOKIE, httponly=True, samesite="strict")
 
 
 def _set(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:

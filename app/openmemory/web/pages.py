@@ -26,7 +26,7 @@ from openmemory.web import (
     tidying,
     timeline,
 )
-from openmemory.web.page import NOTICE_COOKIE, TheForm, ThePage
+from openmemory.web.page import TheForm, ThePage, drop_notice
 
 router = APIRouter(include_in_schema=False)
 
@@ -73,5 +73,5 @@ async def start(request: Request) -> Response:
 async def close_notice(page: ThePage, form: TheForm) -> Response:
     """Stop showing what the last action did."""
     answer = page.redirect(page.back(form, "memories"))
-    answer.delete_cookie(NOTICE_COOKIE, httponly=True, samesite="strict")
+    drop_notice(answer)
     return answer

@@ -8,11 +8,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from openmemory.identity.request import proved_principal_of
 from openmemory.rest.credentials import OAUTH
 from openmemory.rest.hardening import FORMS
 from openmemory.services import Services
+from openmemory.web.frame import frame
 from openmemory.web.links import ROOT, address
-from openmemory.web.page import frame
 from openmemory.web.templating import rendered
 
 _OURS = frozenset({b"content-type", b"content-length", *(name.lower().encode() for name in FORMS)})
@@ -68,11 +69,14 @@ def _page(request: Request, status: int, problem: dict[str, Any]) -> str:
         if status == 401:
             problem |= {"hint": "Load the page again to sign in."}
         return rendered("refusal.html", problem=problem)
-    values = frame(request) | {"page": None, "problem": problem, "status": status}
+    values = {"page": None, "problem": problem, "status": status}
     signing_in = request.scope["path"] in _SIGN_IN
     if status == 401 or signing_in:
         asked = address(request) if request.method == "GET" and not signing_in else "memories"
         services: Services = request.app.state.services
         issuer = services.sign_in and services.sign_in.host
-        return rendered("sign_in.html", **values, next=getattr(request.state, "next", asked), issuer=issuer)
-    return rendered("error.html", **values)
+        return rendered(
+            "sign_in.html", **frame(request, None), **values, next=getattr(request.state, "next", asked), issuer=issuer
+        )
+    chosen = not getattr(request.state, "user_refused", False)
+    return rendered("error.html", **frame(request, proved_principal_of(request.scope), chosen=chosen), **values)

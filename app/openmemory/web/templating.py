@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from openmemory.search import query_text
 
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
@@ -20,15 +21,17 @@ _INVISIBLE = re.compile(
 
 _UNSEEN = Markup('<span class="unseen" title="{}">{}</span>')
 
+_MOST_MARKED = 64
+"""The words of a query that are marked. The time to mark a text grows with them."""
+
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
-def visible(text: str, marks: Iterable[str] = ()) -> Markup:
-    """Returns a text of a memory as markup: escaped, with the words in `marks` marked and unseen characters named."""
-    pattern = _marked(tuple(sorted({word for word in marks if word}, key=len, reverse=True))) if marks else None
-    if pattern is None:
+def visible(text: str, marks: re.Pattern[str] | None = None) -> Markup:
+    """Returns a text of a memory as markup: escaped, with what `marks` matches marked and unseen characters named."""
+    if marks is None:
         return _named(text)
-    parts = pattern.split(text)
+    parts = marks.split(text)
     # The pattern has one group, so every second part is a match.
     return Markup("").join(
         Markup("<mark>{}</mark>").format(_named(part)) if place % 2 else _named(part)
@@ -49,11 +52,18 @@ def _named(text: str) -> Markup:
     return Markup("").join([*parts, escape(text[start:])])
 
 
-@lru_cache(maxsize=64)
-def _marked(words: tuple[str, ...]) -> re.Pattern[str] | None:
-    if not words:
-        return None
-    return re.compile(rf"(?<!\w)((?:{'|'.join(map(re.escape, words))})\w*)", re.IGNORECASE)
+def marks_of(query: str, *, whole: bool) -> re.Pattern[str] | None:
+    """Returns a pattern with one group that matches the words of a query, without stop words, where they are words of a
+    text too. `whole`: it matches the query as a whole instead, anywhere. None: there is nothing to mark."""
+    if whole:
+        return re.compile(f"({re.escape(query)})", re.IGNORECASE) if query else None
+    # Longer ones first: the first alternative that matches is taken.
+    words = sorted(set(query_text.words(query)[:_MOST_MARKED]), key=len, reverse=True)
+    parts = [
+        re.escape(word) if query_text.is_unspaced(word) else rf"(?<![^\W_]){re.escape(word)}(?![^\W_])"
+        for word in words
+    ]
+    return re.compile(f"({'|'.join(parts)})", re.IGNORECASE) if parts else None
 
 
 def moment(at: datetime | float | None) -> Markup:

@@ -1,6 +1,10 @@
 // What the pages add where scripts run. Every page works without this file.
 "use strict";
 
+// Moves of htmx change the address and keep the head, whose links are relative to the first address.
+const icon = document.head.querySelector("link[rel=icon]");
+icon.href = icon.href;
+
 // A refusal of a form appears in the form, or else at the top of the page; the page itself stays.
 document.addEventListener("htmx:before:swap", (event) => {
   const { ctx } = event.detail;
