@@ -59,11 +59,11 @@ class Member:
     """The looks at which its collection was another's."""
     collection: str = ""
 
-    async def write(self, services: Services, rate: float) -> None:
-        """Add, and erase a tenth of it, until cancelled."""
+    async def write(self, services: Services, rate: float, enough: asyncio.Event) -> None:
+        """Add, and erase a tenth of it, until it is enough. An add that is under way ends, so that its id is known."""
         caller = await services.directory.caller("bench-user", None, owner=True)
         source = texts(self.seed + int(time.time()))
-        while True:
+        while not enough.is_set():
             added = await services.memories.add(caller, MemoryCreate(text=next(source)))
             self.written.add(added.id)
             if added.id.int % 10 == 0:
@@ -134,14 +134,13 @@ class Place:
 @contextlib.asynccontextmanager
 async def writing(member: Member, services: Services, rate: float) -> AsyncIterator[None]:
     """A member that is written to while the block runs."""
-    task = asyncio.create_task(member.write(services, rate))
-    try:
-        yield
-    finally:
-        if task.done():
-            task.result()
-        task.cancel()
-        await asyncio.wait([task])
+    enough = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(member.write(services, rate, enough))
+        try:
+            yield
+        finally:
+            enough.set()
 
 
 async def ask(services: Services) -> bool:

@@ -4,6 +4,8 @@
 
 A service with that many memories uses a Qdrant server, whose collection is removed. Then memories are added at each
 rate until the index is complete again, or the time is over. The vectors are stored, so only what is added is embedded.
+A model that is slower than the writes leaves entries in the outbox. The last columns tell how many there are when the
+writes end, how long they take, and how many items differ then.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import asyncio
 import itertools
 import re
 import time
+from typing import Any
 
 import httpx
 
@@ -25,6 +28,14 @@ TOGETHER = 32
 
 BATCH = 5
 """The number of memories in one request, so that a busy machine reaches the rates."""
+
+LASTING = 30.0
+"""The seconds for which memories are written at least."""
+
+COLUMNS = (
+    "wanted", "reached", "refused", "complete after", "dry run", "sync", "waiting at the end", "delivered after",
+    "differ",
+)  # fmt: skip
 
 _COLLECTION = re.compile(r"openmemory.*__words-scope")
 
@@ -114,13 +125,23 @@ async def measure(url: str, qdrant: str, rate: int, within: float) -> None:
         seconds = time.monotonic() - started
         real = await answered(http, False, 60)
         if writing is not None:
+            await asyncio.sleep(LASTING - (time.monotonic() - started))
             writing.cancel()
             await asyncio.wait([writing])
             await writer.finish()
         lasted = time.monotonic() - started
+        waiting = (await http.get("/api/v1/doctor")).json()["marks_waiting"]
+        await idle(url)
+        delivered = time.monotonic() - started - lasted
+        left = (await http.post("/api/v1/sync", params={"dry_run": True})).json()["statistics"]
         took = f"{seconds:.1f} s" if whole else f"not in {within:.0f} s"
         reached = f"{writer.added / lasted:.0f}/s" if rate else "-"
-        print(f"| {rate}/s | {reached} | {writer.failed} | {took} | {dry} | {real} |", flush=True)
+        row = f"{rate}/s", reached, writer.failed, took, dry, real, waiting, f"{delivered:.1f} s", _differing(left)
+        print(f"| {' | '.join(map(str, row))} |", flush=True)
+
+
+def _differing(counted: dict[str, Any]) -> int:
+    return counted["memories_synced"] + counted["deleted"]
 
 
 async def main(size: int, rates: list[int], within: float) -> None:
@@ -132,10 +153,7 @@ async def main(size: int, rates: list[int], within: float) -> None:
             service = running_service(folder, OPENMEMORY_QDRANT_URL=qdrant)
             url = await asyncio.to_thread(service.__enter__)
             try:
-                print(
-                    "| wanted | reached | refused | complete after | dry run | sync |\n|---|---|---|---|---|---|",
-                    flush=True,
-                )
+                print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
                 async with httpx.AsyncClient(base_url=url, timeout=60) as http:
                     await until(http, False, within)
                 for rate in rates:

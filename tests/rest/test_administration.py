@@ -32,6 +32,8 @@ WHOLE_SERVICE: list[tuple[str, str, Any]] = [
     ("POST", "/api/v1/sync", None),
     ("GET", "/api/v1/sync/runs", None),
     ("GET", "/api/v1/doctor", None),
+    ("GET", "/api/v1/installation", None),
+    ("POST", "/api/v1/installation", {"decision": "copied"}),
     ("GET", "/metrics", None),
 ]
 KEYS = {"GET /api/v1/keys", "POST /api/v1/keys", "DELETE /api/v1/keys/{key_id}", "POST /api/v1/keys/{key_id}/rotate"}

@@ -12,7 +12,7 @@ from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.database.engine import Database
 from openmemory.errors import ConflictError
-from openmemory.identity.principal import Principal, Scope
+from openmemory.identity.principal import Principal
 from openmemory.index.generations.watcher import GenerationWatcher
 from openmemory.index.models import Installation
 
@@ -57,8 +57,7 @@ class Installations:
             Forbidden: the principal is no administrator of the whole service.
             ConflictError: nobody asked, or nothing says where the database was before.
         """
-        principal.must_operate()
-        principal.must(Scope.ADMIN)
+        principal.must_administer()
         foreign = self._watcher.monitor.lease.foreign
         if foreign is None or not foreign.asked:
             raise ConflictError(

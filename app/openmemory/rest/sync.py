@@ -69,7 +69,10 @@ async def show_installation(services: TheServices, principal: ThePrincipal) -> I
 async def decide_installation(
     services: TheServices, principal: ThePrincipal, body: Annotated[DatabaseBody, Body(openapi_examples=_DECISIONS)]
 ) -> InstallationAnswer:
-    """Say whether this database was copied or moved, if another copy of it uses its collections."""
+    """Say whether this database was copied or moved, if another copy of it uses its collections.
+
+    Needs the scope `admin`.
+    """
     return await services.installations.decide(principal, body.decision)
 
 

@@ -72,6 +72,14 @@ _RETRY_NOW = text(
     " RETURNING entry.kind, entry.id"
 )
 
+_UNTRIED = text(
+    """
+    SELECT entry.id FROM unnest(CAST(:ids AS uuid[])) AS asked(id)
+    JOIN index_outbox AS entry ON entry.kind = :kind AND entry.id = asked.id
+    WHERE entry.attempts = 0 AND entry.due_at <= now()
+    """
+)
+
 _POSTPONE = text(
     """
     UPDATE index_outbox AS entry
@@ -141,6 +149,12 @@ async def claim(
     values = {"limit": limit, "lease": lease, "holder": holder, "lease_holder": index_lease, "before": before}
     rows = await tx.execute((_CLAIM_GONE if gone else _CLAIM_ANY)[kind], values)
     return [ClaimedEntry(ItemKind(row.kind), row.id, row.revision, row.attempts, holder) for row in rows]
+
+
+async def untried(tx: Tx, kind: ItemKind, ids: Sequence[UUID]) -> set[UUID]:
+    """Those of the items with an outbox entry that no process has claimed yet, so that their delivery is still to
+    come."""
+    return set(await tx.scalars(_UNTRIED, {"kind": kind.value, "ids": list(ids)}))
 
 
 async def renew(tx: Tx, held: Sequence[ClaimedEntry], *, lease: float) -> None:

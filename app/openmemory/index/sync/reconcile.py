@@ -39,8 +39,8 @@ CHUNK = 4_000
 """The number of items per repair."""
 
 DRAIN = 10.0
-"""The seconds for which a sync delivers outbox entries before and after the comparison. What is left is compared like
-everything else, and delivered later."""
+"""The seconds for which a sync delivers outbox entries before and after the comparison. What is left is delivered
+later."""
 
 LOCK = 0x6F6D656D
 """The key of the advisory lock that allows one sync at a time across replicas. It belongs to a connection, so it is
@@ -76,7 +76,8 @@ class Reconciler:
 
         `user` restricts it to one user, `full` rewrites every item, and `dry_run` only counts the changes, beside
         another run if there is one. If nothing changed, it embeds nothing and writes nothing to the index. Entries that
-        are written meanwhile are left to the delivery, so that it ends no matter how much is written.
+        are written meanwhile are left to the delivery, so that it ends no matter how much is written. For an index
+        that lost something, all of them are.
 
         Raises:
             SyncRunning: another run, of this process or another, is not finished.
@@ -94,13 +95,16 @@ class Reconciler:
                 await self._outbox_delivery.breaker.ask_again()
                 async with self._database.transaction() as tx:
                     await outbox.end_pauses(tx)
-                _count(run.statistics, await self._outbox_delivery.drain(seconds=DRAIN))
+                # What an incomplete index lacks comes before what is new, which the background delivery writes.
+                complete = space.behind is None
+                if complete:
+                    _count(run.statistics, await self._outbox_delivery.drain(seconds=DRAIN))
                 different = await self.compare_space(space, run, user=user, full=full)
             except EmbedderUnavailable:
                 await self._remove_stray(space, user)
                 raise
             await self._finish(space, run, user, before)
-            if different:
+            if different and complete:
                 # Items that changed during the repair have outbox entries: their newer state must be written last.
                 _count(run.statistics, await self._outbox_delivery.drain(seconds=DRAIN))
         return run.statistics
@@ -195,11 +199,17 @@ class Reconciler:
             return await recent(tx, limit)
 
     async def _prepared(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Batch, None]:
-        """The differing items in chunks, as they are in PostgreSQL, with vectors."""
+        """The differing items in chunks, as they are in PostgreSQL, with vectors.
+
+        Items whose delivery is still to come are left to it: two would embed each of them.
+        """
         async with aclosing(self._different(space, run, user, full)) as chunks:
             async for ids in chunks:
                 for kind, some in (await self._by_kind(ids)).items():
-                    async with aclosing(self._repair.prepare(space, kind, some)) as loaded:
+                    async with self._database.statement() as tx:
+                        untried = await outbox.untried(tx, kind, some)
+                    ours = [id_ for id_ in some if id_ not in untried]
+                    async with aclosing(self._repair.prepare(space, kind, ours)) as loaded:
                         async for items in loaded:
                             yield items
 
