@@ -76,6 +76,8 @@ class Scripted:
         return says({}, raw=json.dumps({"object": "list", "data": data, "model": "m", "usage": usage}).encode())
 
     def _told(self, asked: dict[str, Any]) -> Answer:
+        if len(asked["messages"]) == 1:
+            return Answer("ok")  # the doctor asks whether the model answers
         with self._lock:
             question = asked["messages"][1]["content"]
             system = _mem0 if "## New Messages\n" in question else _ours
@@ -126,7 +128,8 @@ def _ours(question: str, said: Said) -> dict[str, Any]:
     block = re.search(r"<memories-(\w+)>\n(.*)\n</memories-\1>", question, re.DOTALL)
     assert block is not None
     lines = (line.partition(". ") for line in block[2].splitlines() if line != "(none)")
-    there = {json.loads(text): int(number) for number, _, text in lines}
+    # The time follows the text.
+    there = {json.JSONDecoder().raw_decode(text)[0]: int(number) for number, _, text in lines}
     return {"operations": [_operation(fact, there, said.replaces) for fact in said.facts]}
 
 

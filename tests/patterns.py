@@ -49,7 +49,8 @@ _METHODS = {
 _ALL = frozenset(_METHODS.values())
 
 MADE = {
-    ("openmemory.web.templating", "_marked"): r"(?<!\w)((?:a|tea|te|c\+\+)\w*)",
+    ("openmemory.llm.completions", "refused_parameter"): r"\btemperature\b",
+    ("openmemory.web.templating", "marks_of"): r"(?<!\w)((?:a|tea|te|c\+\+)\w*)",
     ("openmemory.categories.taxonomy", "described"): r"(?<!\w)(?:hive(?:es?|s|'s)?|bee|honey(?:es?|s|'s)?)(?!\w)",
     ("openmemory.rest.routing", "__init__"): r"^/api/v1/memories/(?P<memory_id>[^/]+)/links/(?P<link_id>[^/]+)/?$",
     ("openmemory.mcp.doors", "__init__"): r"^/mcp/(?P<client>[^/]+)/sse/(?P<user>[^/]+)/messages/{0,1}$",

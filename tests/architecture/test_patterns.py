@@ -66,9 +66,16 @@ def test_texts_that_are_derived_from_a_slow_expression_show_that_it_is(expressio
     assert _slow(patterns.Used("slow", re.compile(expression), frozenset({method})))
 
 
-@pytest.mark.parametrize("expression", [r"[ \t]*+(`{3,}|~{3,})", r'"(?:[^"\\]++|\\.)*+"?', r"(?<!\w)[a-z]\w*"])
-def test_a_linear_expression_is_not_blamed(expression: str) -> None:
-    assert not _slow(patterns.Used("linear", re.compile(expression), frozenset({"search", "match"})))
+@pytest.mark.parametrize(
+    ("expression", "methods"),
+    [
+        (r"[ \t]*+(`{3,}|~{3,})", {"match"}),  # a search would begin again at each blank
+        (r'"(?:[^"\\]++|\\.)*+"?', {"search", "match"}),
+        (r"(?<!\w)[a-z]\w*", {"search", "match"}),
+    ],
+)
+def test_a_linear_expression_is_not_blamed(expression: str, methods: set[str]) -> None:
+    assert not _slow(patterns.Used("linear", re.compile(expression), frozenset(methods)))
 
 
 @pytest.mark.parametrize("part", range(PARTS))

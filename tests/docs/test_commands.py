@@ -38,6 +38,7 @@ NOT_HERE = {
     "openmemory import openmemory memories_export.zip": "needs the old server; tests/cli/test_migrating.py",
     "openmemory import openmemory http://": "needs the old server; tests/cli/test_import_openmemory.py",
     "openmemory import mem0 http://": "needs mem0's Qdrant; tests/cli/test_import_openmemory.py imports from one",
+    "openmemory installation --": "needs a copied database; tests/cli/test_installation.py has one",
     "claude mcp add": "needs Claude Code",
     "claude plugin ": "needs Claude Code",
     ".venv/bin/openmemory service ": "changes the user's systemd or launchd; tests/cli/test_service.py",
@@ -97,7 +98,7 @@ def test_every_exception_is_a_command_of_some_page() -> None:
 _SHELL = r"""
 curl() { command curl -sS --fail-with-body "$@"; }
 openmemory() {  # nobody is there to be asked
-    case "$1 $2" in connect*|disconnect*|"hooks add"|"hooks remove") set -- "$@" --yes;; esac
+    case "$1 $2" in connect*|disconnect*|"hooks add"|"hooks remove"|"projects trust") set -- "$@" --yes;; esac
     command openmemory "$@"
 }
 """

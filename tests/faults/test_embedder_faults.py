@@ -105,7 +105,7 @@ def test_vectors_of_another_dimension_are_not_stored_and_the_words_answer(stack:
 
 
 @pytest.mark.slow
-def test_a_strangers_collection_under_our_name_becomes_ours_without_embedding_anything_again(
+def test_a_strangers_collection_under_our_name_stays_as_it_is_and_nothing_is_embedded_again(
     stack: Stack, outage: Outage
 ) -> None:
     strangers: list[int | str] = [*range(1, 40), *(str(UUID(int=number)) for number in range(1, 40))]
@@ -127,8 +127,10 @@ def test_a_strangers_collection_under_our_name_becomes_ours_without_embedding_an
         assert qdrant.put(f"/collections/{name}/points", json={"points": points}).status_code == 200
         before = len(stack.embedder.embedded)
         recovered = outage.whole()
-        embedded = [text for text in stack.embedder.embedded[before:] if not text.startswith("lighthouse ")]
-        assert embedded == []
+        asked = ("lighthouse ", "The quick brown fox")  # by the search and by the doctor
+        assert [text for text in stack.embedder.embedded[before:] if not text.startswith(asked)] == []
         left = qdrant.post(f"/collections/{name}/points", json={"ids": strangers}).json()["result"]
-    assert [point["id"] for point in left if isinstance(point["id"], str)] == []
+        there = {it["name"] for it in qdrant.get("/collections").json()["result"]["collections"]}
+    assert {point["id"] for point in left} == set(strangers)
+    assert len(there - {name}) == 1, "ours has a name of its own"
     outage.report("foreign collection", len(points), recovered)

@@ -40,7 +40,7 @@ from openmemory.search.schemas import Method, SearchQuery
 from tests.faults.histories import live
 from tests.faults.world import STEPS, Crash, World, opened
 
-HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "7"))
+HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "8"))
 """Histories of the long run; asked for by number, they are new ones each time, and one that fails is made short."""
 
 APPS = ("claude", "cursor", "codex")
@@ -223,6 +223,7 @@ class Histories(RuleBasedStateMachine):
         self.world.run(self.world.outbox_delivery.breaker.ask_again())
         self.world.run(self.world.outbox_delivery.drain())
         assert self.world.index.meanwhile is None
+        self.world.run(self.world.outbox_delivery.drain())  # the first one leaves what was written after its start
         self.known[id_] = replace(memory, text=text, word=word, revision=memory.revision + 1)
         assert self.world.run(self._entries(owner.user_id))[id_].revision == memory.revision + 1
         self.done["races"] += 1

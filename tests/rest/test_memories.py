@@ -7,8 +7,8 @@ import pytest
 
 LISTED = [
     "id", "content", "created_at", "updated_at", "state", "app_id", "app_name", "categories", "metadata_", "namespace",
-    "thread_id", "kind", "key", "importance", "expires_at", "revision", "labels",
-    "text_app_name",
+    "thread_id", "kind", "key", "importance", "expires_at", "revision",
+    "text_app_name", "labels",
 ]  # fmt: skip
 ROW = [
     "id", "user_id", "app_id", "content", "metadata_", "state", "created_at", "updated_at", "archived_at",

@@ -271,7 +271,8 @@ class Trial:
         told = {*TOKEN.findall(text), *ID.findall(text)}
         told -= {*TOKEN.findall(asked), *ID.findall(asked)}
         if speaks is not None:
-            self.said[speaks[0]] |= {*TOKEN.findall(asked), *ID.findall(asked)}
+            # Also the app that a credential names, which may be another user's name for an app too.
+            self.said[speaks[0]] |= {*TOKEN.findall(asked), *ID.findall(asked), *TOKEN.findall(f"{speaks[1]}")}
         refused = (401,) if actor.key is None else (401, 429)
         if not actor.valid and answer.status_code not in refused and not attempt.path.startswith(OPEN):
             raise Leak(f"{actor.name} was let in: {attempt} {answer.status_code}")
@@ -299,6 +300,8 @@ class Trial:
             listed = [(key.user, key.app, *(key.namespaces or ())) for key in self.keys if actor.manages(key)]
             if any(name is not None and each in name for names in listed for name in names):
                 return True
+        if actor.app is not None and actor.valid and each in actor.app:
+            return True  # what its own credential names
         if speaks is None:
             return False
         user, app = speaks
@@ -326,6 +329,7 @@ class Trial:
         if attempt.door == "get/access-log" and app is None and attempt.about in readable:
             # It tells who has accessed a memory that may be read.
             around |= {told for id_, (by, name, _) in self.world.apps.items() if by == user for told in (id_, name)}
+            around |= self.said[user]
         if whole and each in self.said[user]:
             return True  # as in a rule of theirs about a name that somebody else has too
         if any(name is not None and each in name for name in around):

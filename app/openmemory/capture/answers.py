@@ -30,7 +30,7 @@ _LISTS = ("operations", "memory", "memories", "facts")
 _TEXTS = ("text", "memory", "fact", "content")
 """The names of an operation's text, in the same way."""
 
-_NAMED = [re.compile(rf"\{{\s*[\"']?{name}[\"']?\s*:\s*[\"']?\s*\[") for name in _LISTS]
+_NAMED = [re.compile(rf"\{{\s*+[\"']?{name}[\"']?\s*+:\s*+(?:[\"']\s*+)?\[") for name in _LISTS]
 _IN_WORDS = re.compile(rf"({'|'.join(_OPS)})(?: *#?(\d{{1,6}}))? *[:\-\u2013\u2014] *(\S.*)", re.DOTALL)
 
 

@@ -95,8 +95,8 @@ class MemoryResponse(RecordModel):
     importance: float | None
     expires_at: datetime | None
     revision: int
-    labels: list[str] = Field(description=LABELS)
     text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
+    labels: list[str] = Field(description=LABELS)
 
 
 class MemoryPage(BaseModel):
@@ -141,8 +141,8 @@ class MemoryDetail(BaseModel):
     valid_from: datetime | None = Field(description="Since when it holds; null: not said.")
     valid_until: datetime | None = Field(description="Until when it holds; null: not said.")
     superseded_by: UUID | None = Field(description="The memory that took its place.")
-    labels: list[str] = Field(description=LABELS)
     text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
+    labels: list[str] = Field(description=LABELS)
 
     @classmethod
     def of(cls, record: MemoryRecord) -> MemoryDetail:

@@ -82,7 +82,7 @@ class AccessedMemory(MemoryOfApp):
     """A memory among those that an app accessed. Its time is UTC without an offset."""
 
     app_name: str
-    text_app_name: str
+    text_app_name: str = Field(exclude=True, description="The app that wrote the present text, for the page.")
 
 
 class Accessed(BaseModel):
