@@ -1,4 +1,4 @@
-"""What becomes of a text that the language model cannot read: it is a memory until the model can."""
+"""A text that the language model cannot read is a memory until the model can read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fails every write or read is noticed by /health/ready and `openmemory doctor`, and told as what it is."""
+"""/health/ready and `openmemory doctor` notice a fault that fails every write or read, and name it."""
 
 from __future__ import annotations
 

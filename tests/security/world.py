@@ -57,11 +57,11 @@ class Actor:
 
     @property
     def administers(self) -> bool:
-        """Whether it manages what concerns every user: nothing bounds its scope admin."""
+        """Returns True if it manages what concerns every user, because nothing bounds its scope admin."""
         return Scope.ADMIN in self.scopes and (self.user, self.app, self.namespaces) == (None, None, None)
 
     def manages(self, other: Actor) -> bool:
-        """Whether it may make, see, replace and end the key of another: one that reaches no further."""
+        """Returns True if it may make, see, replace and end this key, which then reaches no further than its own."""
         spaces = None if other.namespaces is None else set(other.namespaces)
         return (
             Scope.ADMIN in self.scopes

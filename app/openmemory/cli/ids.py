@@ -31,7 +31,7 @@ def whole(given: str) -> str | None:
 
 
 def meant(given: str, ids: Iterable[str], what: str) -> str:
-    """The id that is meant. `ids`: those that there are, `what`: what they are of.
+    """Returns the one of the `ids` that begins with the given text. `what`: the kind of thing they name, for errors.
 
     Raises:
         Invalid: the text begins several of them, or is no beginning of an id.

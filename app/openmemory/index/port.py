@@ -167,7 +167,7 @@ class IndexUnavailable(Exception):
 
 
 class OwnedByAnother(IndexUnavailable):
-    """The collection belongs to another installation, or may: nothing is written there, and nothing removed.
+    """The collection belongs to another installation, or may belong to one. Nothing in it is written or removed.
 
     `asked`: somebody has to say whether this database was copied or moved.
     """

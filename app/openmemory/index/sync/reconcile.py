@@ -95,7 +95,7 @@ class Reconciler:
                 await self._outbox_delivery.breaker.ask_again()
                 async with self._database.transaction() as tx:
                     await outbox.end_pauses(tx)
-                # What an incomplete index lacks comes before what is new, which the background delivery writes.
+                # An incomplete index gets its missing items first. The background delivery writes new ones meanwhile.
                 complete = space.behind is None
                 if complete:
                     _count(run.statistics, await self._outbox_delivery.drain(seconds=DRAIN))
