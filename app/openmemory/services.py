@@ -29,6 +29,7 @@ from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
 from openmemory.config.settings import DEFAULT_COLLECTION, Settings, environment
 from openmemory.database.engine import Database
+from openmemory.dedup.comparison import Comparison
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.egress.clients import Egress
@@ -166,6 +167,7 @@ class Services:
     installations: Installations
     rebuild: Rebuild
     vector_backfill: VectorBackfill
+    comparison: Comparison
     lexical_backfill: LexicalBackfill
     lexical_statistics: StatisticsRefresh
     outbox_delivery: OutboxDelivery
@@ -230,7 +232,8 @@ async def open_services(
         stack.push_async_callback(watcher.close)
         await watcher.follow()
         spaces = watcher.spaces
-        outbox_delivery = OutboxDelivery(database, spaces, INDEXED_TABLES, lease)
+        comparison = Comparison(database, spaces)
+        outbox_delivery = OutboxDelivery(database, spaces, INDEXED_TABLES, lease, compare=comparison.delivered)
         directory = Directory(database, settings.access)
         await directory.caller(None, None)
         analyze_after_writes = AnalyzeAfterWrites(database)
@@ -373,6 +376,7 @@ async def open_services(
             index_sync=IndexSync(database, reconciler),
             installations=Installations(database, watcher),
             lexical_backfill=LexicalBackfill(database, outbox_delivery.wake),
+            comparison=comparison,
             lexical_statistics=StatisticsRefresh(database),
             vector_backfill=VectorBackfill(database, spaces, outbox_delivery, INDEXED_TABLES),
             rebuild=Rebuild(database, watcher, reconciler, keep=settings.sync.keep),
