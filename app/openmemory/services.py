@@ -31,6 +31,7 @@ from openmemory.config.settings import DEFAULT_COLLECTION, Settings, environment
 from openmemory.database.engine import Database
 from openmemory.dedup.comparison import Comparison
 from openmemory.dedup.key_value_merge import KeyValueMerge
+from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
@@ -232,9 +233,8 @@ async def open_services(
         stack.push_async_callback(watcher.close)
         await watcher.follow()
         spaces = watcher.spaces
-        comparison = Comparison(database, spaces)
+        directory, comparison = Directory(database, settings.access), Comparison(database, spaces)
         outbox_delivery = OutboxDelivery(database, spaces, INDEXED_TABLES, lease, compare=comparison.delivered)
-        directory = Directory(database, settings.access)
         await directory.caller(None, None)
         analyze_after_writes = AnalyzeAfterWrites(database)
         rates, keys = RateLimiter(database, settings.rates), ApiKeys(database, directory)
@@ -298,7 +298,9 @@ async def open_services(
             conflicts=Conflicts(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
             duplicates=DuplicatePairs(database, spaces, outbox_delivery, settings=settings.dedup, written=written),
             short_ids=ShortIds(database, settings.limits),
-            adding=Adding(memories, captures, KeyValueMerge(settings.dedup, intake), near),
+            adding=Adding(
+                memories, captures, KeyValueMerge(settings.dedup, intake), near, NearChanges(database, spaces)
+            ),
             captures=captures,
             capturing=capturing,
             windows=ConversationWindows(database, capturing, intake, settings.limits),

@@ -182,6 +182,9 @@ COPULAS = _set(
 )
 """Forms of "to be"."""
 
+WAS = _set("was were war était era")
+"""Those of them that tell of what happened."""
+
 ASKING = _set(
     """
     what which who whom whose where when why how should do does did is are can could was wo wer wann wie warum où

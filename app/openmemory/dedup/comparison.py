@@ -207,7 +207,8 @@ _KEEP = text(
 _DONE = text(
     """
     DELETE FROM pending_comparisons AS p
-    USING unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:namespaces AS text[])) AS done(id, hash, namespace)
+    USING unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:namespaces AS text[]))
+        AS done(id, hash, namespace)
     WHERE p.memory_id = done.id
         AND EXISTS (SELECT FROM memories AS m WHERE m.id = done.id AND m.hash = done.hash
             AND m.namespace = done.namespace)

@@ -34,12 +34,16 @@ from openmemory.dedup.change_words import (
     SINCE,
     TIMES,
     USER,
+    WAS,
 )
 from openmemory.dedup.english_words import APART, NEGATIONS
 from openmemory.dedup.replacement_weights import BIAS, REPLACES_FROM, UNSURE_FROM, USUAL_COSINE, WEIGHTS
 
 LONGEST = 400
 """The maximum length of texts that are judged, in characters. A longer text says too many things to replace one."""
+
+LEAST_WORDS = 3
+"""The minimum number of different words of a statement, without numbers. "Note 3" and "note 4" say nothing."""
 
 ZONE = 2
 """The number of words, without articles, that name what a sentence is about, if it has no form of "to be"."""
@@ -73,13 +77,18 @@ class Judgement(NamedTuple):
 
 def judge(older: str, newer: str, cosine: float | None = None) -> Judgement:
     """Judges if `newer` replaces `older`. `cosine`: that of the packaged model; None: it is not known."""
-    if max(len(older), len(newer)) > LONGEST:
+    if max(len(older), len(newer)) > LONGEST or min(_words_of(older), _words_of(newer)) < LEAST_WORDS:
         return Judgement(Verdict.UNRELATED, 0.0, ())
     values = features(older, newer, cosine)
     parts = {name: WEIGHTS[name] * value for name, value in values.items()}
     probability = 1 / (1 + math.exp(-max(-30.0, min(30.0, BIAS + sum(parts.values())))))
     strongest = sorted((name for name, part in parts.items() if part > 0), key=lambda name: -parts[name])
     return Judgement(verdict_of(probability), probability, tuple(strongest))
+
+
+def _words_of(text: str) -> int:
+    """The number of different words of a text that are not numbers."""
+    return sum(not _NUMBER.search(word) for word in _read(text).set)
 
 
 def verdict_of(probability: float) -> Verdict:
@@ -150,7 +159,9 @@ def features(older: str, newer: str, cosine: float | None) -> dict[str, float]:
 
 _WORD = re.compile(r"[^\W_]+(?:['’.\-:][^\W_]+)*")
 _NUMBER = re.compile(r"\d")
-_WAS = re.compile(r"\b(?:use to|my (?:old|last|ex)|previous|prior|vorige[nrs]?|alte[nrs]?|anterior|précédente?)\b", re.IGNORECASE)
+_WAS = re.compile(
+    r"\b(?:use to|my (?:old|last|ex)|previous|prior|vorige[nrs]?|alte[nrs]?|anterior|précédente?)\b", re.IGNORECASE
+)
 
 
 class _Text(NamedTuple):
@@ -188,7 +199,7 @@ def _read(text: str) -> _Text:
         content=frozenset(words[at] for at in about if words[at] not in COPULAS and words[at] != _ME),
         start=start,
         own=not people and any(word == _ME or word in POSSESSIVE for word in words[:4]),
-        subject=frozenset(words[at] for at in before),
+        subject=frozenset(words[at] for at in before) if verb is not None and words[verb] not in WAS else frozenset(),
         people=people,
         numbers=frozenset(
             words[at] for at in zone if _tells_which(written[at], words[at]) and not (at and words[at - 1] in SINCE)

@@ -40,6 +40,16 @@ def inline(text: str) -> str:
     return " ".join(text.split())
 
 
+SHORT = 80
+"""The maximum length of a shortened text."""
+
+
+def shortened(text: str) -> str:
+    """Returns the beginning of a text on one line."""
+    line = inline(text)
+    return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
+
+
 def memory_line(short: str, memory: Remembered, app: str, text: str, marks: Iterable[str] = ()) -> str:
     """Returns the line of a memory: short id, date, app, what is unusual in brackets, and the text. `app` and `text`
     are wrapped already if they read like instructions."""

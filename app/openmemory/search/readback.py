@@ -27,11 +27,13 @@ from openmemory.index.models import ItemKind
 from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Memory
 from openmemory.memories.repository import CATEGORY_NAMES, TEXT_APP_NAME
+from openmemory.search import newer
 from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.context import SearchContext
 from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.fusion import Fused
+from openmemory.search.newer import Placed
 from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Method
 from openmemory.sources.models import WITH_PATHS, Passage, Source
@@ -65,14 +67,41 @@ async def read_best(context: SearchContext, ranked: Sequence[Fused], method: Met
     while start < len(hits) and (wanted := found.wanted(hits[start][1])):
         some = hits[start : start + count]
         shown = [(id_, found.shown(score)) for id_, score in some]
-        rows = await readback(context, shown, limit=wanted, method=method)
-        if context.query.as_of is not None:
-            rows = await asyncio.to_thread(_labelled, rows, context.flags)
+        rows = await _read(context, shown, limit=wanted, method=method)
         found.rows |= {row.id: row for row in rows}
         # The statement stopped as soon as it had the requested number of rows.
         tried = rows[-1].position if len(rows) == wanted else len(some)
         found.tried.update(id_ for id_, _ in some[:tried])
         start, count = start + tried, len(hits)
+
+
+async def read_newer(context: SearchContext, hits: Sequence[Fused], method: Method, found: ReadRows) -> Placed:
+    """Reads the memories that may replace one of these results, and places them before it. Logs each read."""
+    rows = {hit.id: found.rows[hit.id] for hit in hits}
+    tried, looked = set(found.rows), list(rows.values())
+    for _ in range(newer.CHAIN):
+        scores = {id_: found.fused[row.id].score for row in reversed(looked) for id_ in newer.wanted(row)}
+        rows |= {id_: found.rows[id_] for id_ in scores if id_ in found.rows}
+        more = [(id_, found.shown(score)) for id_, score in scores.items() if id_ not in tried]
+        if not more:
+            break
+        tried |= scores.keys()
+        looked = await _read(context, more, limit=len(more), method=method)
+        for row in looked:
+            found.fused.setdefault(row.id, Fused(row.id, scores[row.id], 0.0, 0.0, None, None))
+        rows |= {row.id: row for row in looked}
+    found.rows |= rows
+    return newer.placed(hits, rows, found.fused, context.query.text, context.limit)
+
+
+async def _read(
+    context: SearchContext, candidates: Sequence[tuple[UUID, float]], *, limit: int, method: Method
+) -> list[Any]:
+    """As `readback`, with the labels of the texts as of the time of the search."""
+    rows = await readback(context, candidates, limit=limit, method=method)
+    if context.query.as_of is not None:
+        rows = await asyncio.to_thread(_labelled, rows, context.flags)
+    return rows
 
 
 def _labelled(rows: Sequence[Any], flags: bool) -> list[Any]:
@@ -194,6 +223,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
             Memory.key,
             TEXT_APP_NAME.label("app_name"),
             CATEGORY_NAMES.label("categories"),
+            newer.column(None if was is None else was.same),
             found.c.score,
             found.c.position,
         )

@@ -15,7 +15,8 @@ from openmemory.database.engine import Base
 class KeptPair(Base):
     """Two memories that the user keeps. They are not listed as near duplicates or for replacement again.
 
-    `decision`: `both` hold, or they are about `different` things. `first` is the smaller id. Archives do not hold these rows: after an import the pair is listed again.
+    `decision`: `both` hold, or they are about `different` things. `first` is the smaller id. Archives do
+    not hold these rows: after an import the pair is listed again.
     """
 
     __tablename__ = "kept_pairs"
