@@ -4,9 +4,9 @@
 
 `replaced.tsv` holds a pair a line. The kinds: `replaced` (the older text no longer holds), `added` (the newer text adds
 to it), `similar` (both are about like things), `person` (another person's) and `number` (another room, version,
-ticket). Every pair is judged by weights that were fitted without it and without pairs of the same older text, and so
-are the thresholds. The `unseen` pairs were written when the features and word lists were done, which were not changed
-after that.
+ticket). `crossed` are older and newer texts of different pairs. Every pair is judged by weights that were fitted
+without it and without pairs of the same older text, and so are the thresholds. The `unseen` pairs were written when the
+features and word lists were done, which were not changed after that.
 `--fit` prints the weights of `openmemory.dedup.replacement_weights`, fitted to all pairs. `--wrong` lists what is
 judged wrongly.
 """
@@ -22,16 +22,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from openmemory.dedup.change_words import COPULAS, DETERMINERS, HOLDS_ONCE, USER
 from openmemory.dedup.replacement import features
 from openmemory.embeddings.local import LocalEmbedder
 
 FILE = Path(__file__).with_suffix(".tsv")
 FOLDS = 10
+CROSSED_LABEL, CROSSED_WEIGHT = -1.0, 0.25
+CROSSED = 3
+"""The number of crossed pairs for each older text."""
 L2 = 0.01
 """The strength of the regularisation."""
 BOTH_HOLD = 0.005
 """The share of the other pairs that may be marked, by which the threshold of marks is chosen within the folds."""
-SHOWN_FIRST = 0.97
+SHOWN_FIRST = 0.96
 """The share of replaced pairs that should come with the newer text first, by which the lower threshold is chosen."""
 
 Floats = npt.NDArray[np.float64]
@@ -47,9 +51,38 @@ class Pair(NamedTuple):
     newer: str
 
     @property
+    def label(self) -> float:
+        """The label for `fitted`."""
+        return CROSSED_LABEL if self.kind == "crossed" else float(self.replaced)
+
+    @property
     def replaced(self) -> bool:
         """True if the older text no longer holds."""
         return self.kind == "replaced"
+
+
+def crossed(pairs: Sequence[Pair]) -> list[Pair]:
+    """Older texts with newer ones of other pairs, of the same language and without a common subject: both hold. A store
+    of few memories has many of these."""
+    rng = np.random.default_rng(3)
+    replaced = [pair for pair in pairs if pair.replaced]
+    found = []
+    for pair in replaced:
+        old = features_of(pair.older)
+        others = [
+            other
+            for other in replaced
+            if other.language == pair.language and not old & (features_of(other.newer) | features_of(other.older))
+        ]
+        for place in rng.permutation(len(others))[:CROSSED]:
+            found.append(Pair(pair.part, "crossed", pair.language, pair.older, others[place].newer))
+    return found
+
+
+def features_of(text: str) -> set[str]:
+    """The words of a text that say what it is about, and the groups of predicates that hold once."""
+    words = {word.strip(".,;:!?").casefold() for word in text.split()} - DETERMINERS - COPULAS - USER
+    return words | {f"group {place}" for place, group in enumerate(HOLDS_ONCE) if group & words}
 
 
 class Model(NamedTuple):
@@ -84,9 +117,12 @@ def table(pairs: Sequence[Pair], near: Floats) -> tuple[list[str], Floats]:
 
 
 def fitted(values: Floats, labels: Floats) -> Floats:
-    """The weights of a logistic regression, by Newton's method. Both classes weigh the same."""
+    """The weights of a logistic regression, by Newton's method. Both classes weigh the same. `labels`: 1 for replaced
+    pairs, 0 for others, and `CROSSED_LABEL` for crossed ones, which weigh less."""
     weights = np.zeros(values.shape[1])
-    share = np.where(labels == 1, 0.5 / labels.sum(), 0.5 / (1 - labels).sum())
+    share = np.where(labels == CROSSED_LABEL, CROSSED_WEIGHT, 1.0)
+    labels = np.where(labels == 1, 1.0, 0.0)
+    share = np.where(labels == 1, 0.5 / labels.sum(), 0.5 * share / (share * (1 - labels)).sum())
     penalty = np.full(len(weights), L2 / 10)
     penalty[-1] = 0
     for _ in range(50):
@@ -122,7 +158,7 @@ def model(values: Floats, labels: Floats, of_fold: npt.NDArray[np.int64]) -> Mod
     """The weights fitted to these pairs, and thresholds that hold for those of them that they were not fitted to."""
     chances = judged(values, labels, of_fold)
     unsure = float(np.quantile(chances[labels == 1], 1 - SHOWN_FIRST, method="lower"))
-    others = np.sort(chances[labels == 0])[::-1]
+    others = np.sort(chances[labels != 1])[::-1]
     replaces = float(others[int(BOTH_HOLD * len(others))])
     return Model(fitted(values, labels), min(unsure, 0.5), min(max(replaces, unsure) + 0.01, 0.99))
 
@@ -150,7 +186,7 @@ def report(title: str, pairs: Sequence[Pair], chances: Floats, unsure: Floats, r
 
 def evaluated(pairs: Sequence[Pair], values: Floats) -> tuple[Floats, Floats, Floats]:
     """The probability of each pair and the thresholds for it, from the other folds only."""
-    labels = np.array([float(pair.replaced) for pair in pairs])
+    labels = np.array([pair.label for pair in pairs])
     of_fold = folds(pairs, FOLDS)
     chances, unsure, replaces = np.zeros(len(pairs)), np.zeros(len(pairs)), np.zeros(len(pairs))
     for fold in range(FOLDS):
@@ -169,9 +205,10 @@ def main() -> None:
     parser.add_argument("--wrong", action="store_true", help="list what is judged wrongly")
     asked = parser.parse_args()
     pairs = read()
+    pairs += crossed(pairs)
     near = asyncio.run(cosines(pairs))
     names, values = table(pairs, near)
-    labels = np.array([float(pair.replaced) for pair in pairs])
+    labels = np.array([pair.label for pair in pairs])
     chances, unsure, replaces = evaluated(pairs, values)
     report("by folds", pairs, chances, unsure, replaces)
     seen = np.array([pair.part == "seen" for pair in pairs])
@@ -187,7 +224,7 @@ def main() -> None:
             if (pair.replaced and chance < unsure[place]) or (not pair.replaced and chance >= replaces[place]):
                 print(f"{chance:.2f} {pair.kind:8} {near[place]:.2f} {pair.older} | {pair.newer}")
     if asked.fit:
-        _print(names, model(values, labels, folds(pairs, FOLDS)), near)
+        _print(names, model(values, labels, folds(pairs, FOLDS)), near[labels != CROSSED_LABEL])
 
 
 def _print(names: Sequence[str], made: Model, near: Floats) -> None:

@@ -93,6 +93,7 @@ from openmemory.stats.service import Stats
 from openmemory.stores import INDEX_FOLDER, Stores, open_stores
 from openmemory.tidying.conflicts import Conflicts
 from openmemory.tidying.duplicates import DuplicatePairs
+from openmemory.tidying.replacements import Replacements
 
 if TYPE_CHECKING:
     from openmemory.access.oauth.tokens import Tokens
@@ -120,6 +121,7 @@ class Services:
     bulk: BulkChanges
     conflicts: Conflicts
     duplicates: DuplicatePairs
+    replacements: Replacements
     short_ids: ShortIds
     adding: Adding
     captures: Captures
@@ -297,6 +299,7 @@ async def open_services(
             bulk=BulkChanges(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
             conflicts=Conflicts(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
             duplicates=DuplicatePairs(database, spaces, outbox_delivery, settings=settings.dedup, written=written),
+            replacements=Replacements(database),
             short_ids=ShortIds(database, settings.limits),
             adding=Adding(
                 memories, captures, KeyValueMerge(settings.dedup, intake), near, NearChanges(database, spaces)

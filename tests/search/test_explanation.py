@@ -113,9 +113,11 @@ async def delivered(services: Services, caller: Caller, *texts: str, **fields) -
 
 
 def sound(answer: SearchAnswer) -> list[SearchResult]:
-    """The results, once each has an explanation that adds up."""
+    """The results, once each has an explanation that adds up. What only an older result brought has none."""
     assert answer.explanation is not None
     for result in answer.results:
+        if result.explanation is None and result.older is not None:
+            continue
         assert result.explanation is not None
         adds_up(result.parts.ranking, result.explanation)
         assert result.explanation.penalty == result.parts.penalty

@@ -387,7 +387,8 @@ FROM users u JOIN apps a ON a.owner_id = u.id WHERE u.user_id = :user AND a.name
 
 def _memory(rng: random.Random, token: Any, apps: list[str], spaces: list[str], filed: list[str]) -> MemoryCreate:
     return MemoryCreate(
-        text=f"The alpaca {token()} likes {rng.choice(['grass', 'hay', 'carrots'])}.",
+        # Many of these are near to each other, and each may replace an older one.
+        text=f"The alpaca lives in {token()}{rng.choice([' now', '', ' again'])}.",
         metadata={"note": token()} | ({"commit": a_commit(rng)} if rng.random() < 0.5 else {}),
         namespace=rng.choice(spaces),
         thread_id=token() if rng.random() < 0.5 else None,

@@ -119,17 +119,23 @@ def features(older: str, newer: str, cosine: float | None) -> dict[str, float]:
     about = (named or own) and not others and not numbered
     shared = old.content & new.content
     once = bool(_groups(old, _ONCE) & _groups(new, _ONCE))
+    linked = once or bool(shared)
+    near = USUAL_COSINE if cosine is None else cosine
     many = bool(old.set & MANY and new.set & MANY) and not turn
     more = bool(old.content) and old.content <= new.content and not turn
     contrary = _contrary(_groups(old, _SIDES), _groups(new, _SIDES))
     spans = [len(text.words) - first - last for text in (old, new)]
     replaced = all(0 < span <= MOST_REPLACED for span in spans) and first + last > 1
     value = replaced and first >= last and about and not many
-    subject = bool(old.subject) and old.subject == new.subject and about
+    subject = bool(old.subject - {_ME}) and old.subject == new.subject and about
     return {
-        "cosine": USUAL_COSINE if cosine is None else cosine,
-        "changed": float(changed and about),
-        "now": float(now and about),
+        "cosine": near,
+        "changed": float(changed and about and linked),
+        "now": float(now and about and linked),
+        "changed_apart": float(changed and about and not linked),
+        "now_apart": float(now and about and not linked),
+        "cosine_apart": near * (not linked),
+        "apart": float(not linked),
         "ended": float(ended and about),
         "once": float(once and about),
         "once_changed": float(once and turn and about),

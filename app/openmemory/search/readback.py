@@ -91,7 +91,8 @@ async def read_newer(context: SearchContext, hits: Sequence[Fused], method: Meth
             found.fused.setdefault(row.id, Fused(row.id, scores[row.id], 0.0, 0.0, None, None))
         rows |= {row.id: row for row in looked}
     found.rows |= rows
-    return newer.placed(hits, rows, found.fused, context.query.text, context.limit)
+    fused = found.fused | {hit.id: hit for hit in hits}
+    return newer.placed(hits, rows, fused, context.query.text, context.limit)
 
 
 async def _read(
