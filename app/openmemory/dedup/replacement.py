@@ -56,10 +56,10 @@ _ME = "\0me"
 
 
 class Verdict(StrEnum):
-    """What a newer text means for an older one that is near to it."""
+    """The meaning of a newer text for an older one that is near to it."""
 
     REPLACES = "replaces"
-    """What the older one says no longer holds."""
+    """The older one no longer holds."""
     UNSURE = "unsure"
     """It may no longer hold."""
     UNRELATED = "unrelated"

@@ -53,7 +53,7 @@ class ReplacementList(BaseModel):
 
 
 class ReplacementDecision(BaseModel):
-    """What holds of two memories."""
+    """Decides about two memories."""
 
     model_config = ConfigDict(extra="forbid")
 
