@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, func, literal_column, select, update
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from openmemory.access.readable import readable_by
@@ -31,7 +32,7 @@ def counting(caller: Caller) -> Select[Any]:
     fields = (getattr(Project, name) for name in FIELDS)
     return (
         select(Project.namespace, *fields, Project.updated_at)
-        .distinct(Project.namespace)
+        .ext(distinct_on(Project.namespace))
         .where(readable_by(caller, Project))
         .order_by(Project.namespace, *ORDER)
     )
