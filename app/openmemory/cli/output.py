@@ -181,6 +181,11 @@ def confirm(question: str, yes: bool) -> None:
     typer.confirm(f"{question} This cannot be undone.", abort=True, err=True)
 
 
+def on_a_terminal() -> bool:
+    """Returns True if somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 ShowProgress = Callable[[int, int | None], None]
 """Called with the amount done, and the total or None if it is unknown."""
 
