@@ -30,6 +30,7 @@ from tests.warm import clean_environment
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
+OURS = Path(__file__).parents[2] / "openmemory.toml"
 EVIL = """
 data_dir = "/nonexistent/evil"
 port = 99
@@ -103,9 +104,7 @@ def _arguments(names: tuple[str, ...], command: Any) -> list[str]:
     found = list(names)
     for one in command.params:
         if one.param_type_name == "argument" and one.required:
-            choices = getattr(one.type, "choices", None)
-            first = choices[0] if choices else "1" * 8
-            found += [str(getattr(first, "value", first))] * max(1, one.nargs)
+            found += ["12345678"] * max(1, one.nargs)
         elif one.required:
             found += [one.opts[0], "1"]
     return found
@@ -113,15 +112,11 @@ def _arguments(names: tuple[str, ...], command: Any) -> list[str]:
 
 @pytest.mark.parametrize("names", sorted(EVERY.keys() - NOT_HERE), ids=" ".join)
 def test_no_command_uses_an_unconfirmed_file(clone: Path, names: tuple[str, ...], tmp_path: Path) -> None:
-    given = EXTRA.get(names, _arguments(names, EVERY[names]))
+    given = _arguments(names, EVERY[names])
     (clone / "openmemory.toml").write_text(f'data_dir = "{tmp_path}/evil"\n')
     with pytest.raises(SetupError, match=r"is not used before you confirm it for this folder; it sets data_dir"):
         typer.main.get_command(cli).main(given, prog_name="openmemory", standalone_mode=False)
     assert not (tmp_path / "evil").exists()
-
-
-EXTRA: dict[tuple[str, ...], list[str]] = {}
-"""Commands whose arguments must fit together."""
 
 
 def on_a_terminal(clone: Path, config: Path, answer: bytes, *arguments: str) -> tuple[int, str, str]:
@@ -147,7 +142,7 @@ QUESTION = "Use it in this folder as it is now? [y/N]"
 def test_a_person_on_a_terminal_is_asked_once(clone: Path, config: Path) -> None:
     for answer in (b"n\n", b"\n", b"\x04"):
         code, out, shown = on_a_terminal(clone, config, answer, "config", "--json")
-        assert (code, out) == (1 if answer == b"\x04" else 2, "")
+        assert (code, out) == (2, ""), "nothing gets into the output"
         assert QUESTION in shown
         assert "may be somebody else's" in shown
     for line in (
@@ -171,9 +166,9 @@ def test_a_program_is_refused_with_the_ways_that_there_are(clone: Path, config: 
     done = run("search", "tea", **here)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"openmemory: {clone}/openmemory.toml is not used before you confirm it for this folder; it sets data_dir, port,"
-        " database.url, llm.api_key, llm.base_url and 2 more (confirm it with `openmemory config trust`, or name it with"
-        " --config openmemory.toml; --config /dev/null leaves it out)\n"
+        f"openmemory: {clone}/openmemory.toml is not used before you confirm it for this folder; it sets data_dir,"
+        " port, database.url, llm.api_key, llm.base_url and 2 more (confirm it with `openmemory config trust`, or name"
+        " it with --config openmemory.toml; --config /dev/null leaves it out)\n"
     )
 
     def port(*arguments: str, **environment: str) -> int:
@@ -216,8 +211,8 @@ def test_a_confirmation_is_for_one_folder(clone: Path, tmp_path: Path, monkeypat
         assert "is not used" in refused().message
 
 
-def test_a_file_that_sets_nothing_needs_no_confirmation(clone: Path, root: Path) -> None:
-    for text in ("", "# port = 1\n", "[http]\n[llm]\n", (root / "openmemory.toml").read_text(encoding="utf-8")):
+def test_a_file_that_sets_nothing_needs_no_confirmation(clone: Path) -> None:
+    for text in ("", "# port = 1\n", "[http]\n[llm]\n", OURS.read_text(encoding="utf-8")):
         (clone / "openmemory.toml").write_text(text, encoding="utf-8")
         assert load_settings(None) == Settings()
         folder_settings.trust(path=clone)
@@ -288,7 +283,8 @@ def test_only_a_plain_file_counts(clone: Path, tmp_path: Path) -> None:
         (b"x = " + b"[" * 50_000, "not valid TOML"),
         (b"x = " + b"{a=" * 30_000, "not valid TOML"),
         (b"prot = 1", "unknown key 'prot'; did you mean 'port'?"),
-        (b"[http.x]\ny = '\x1b[31m'", "unknown key 'http.x'"),
+        (b"[http.x]\ny = 1", "unknown key 'http.x'"),
+        (b'"a\\u001b[31m" = 1', r"unknown key 'a\x1b[31m'"),
         (b"#" * 100_001, "is larger than 100,000 bytes"),
     ],
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openmemory.cli import confirmed
-from openmemory.cli.output import on_a_terminal, plain
+from openmemory.cli.output import asked, on_a_terminal, plain
 from openmemory.errors import Invalid, SetupError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def confirmed_file() -> SettingsFile | None:
     if file is None:
         return None
     set_here = _unconfirmed(file)
-    if set_here and not (on_a_terminal() and typer.confirm(_question(file, set_here), err=True)):
+    if set_here and not (on_a_terminal() and asked(_question(file, set_here))):
         names = [".".join(path) for path in set_here]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         raise SetupError(

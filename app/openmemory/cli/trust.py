@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli import confirmed, project
-from openmemory.cli.output import note, on_a_terminal, plain
+from openmemory.cli.output import asked, note, on_a_terminal, plain
 from openmemory.errors import Invalid, SetupError
 
 
@@ -19,7 +19,7 @@ def chosen(folder: str) -> str | None:
     found = project.of_folder(folder)
     if (claim := found.unconfirmed) is None:
         return found.namespace
-    if on_a_terminal() and typer.confirm(_question(claim), err=True):
+    if on_a_terminal() and asked(_question(claim)):
         _confirm(claim)
         return claim.namespace
     note(
