@@ -324,7 +324,7 @@ class Settings(Section):
 
     @property
     def file(self) -> Path | None:
-        """The settings file that counts; None if there is none."""
+        """The settings file; None if there is none, or it sets nothing."""
         return self._file
 
     def source(self, path: tuple[str, ...]) -> str | None:
@@ -404,9 +404,10 @@ def load(
         sources[path] = where
 
     source = file if isinstance(file, SettingsFile) else _named(file, environ)
-    if source is not None:
-        for path, value in entries(source).items():
-            put(path, value, f"{source.path}: {'.'.join(path)}")
+    used: Path | None = None
+    for path, value in entries(source).items() if source else ():
+        used = source.path
+        put(path, value, f"{used}: {'.'.join(path)}")
     known = keys()
     names = {PREFIX + "_".join(path).upper(): path for path in known}
     unknown: list[str] = []
@@ -434,7 +435,7 @@ def load(
         settings._inherited = inherited
         settings._unknown = tuple(unknown)
         settings._sources = sources
-        settings._file = source.path if source else None
+        settings._file = used
         return settings
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
