@@ -404,9 +404,9 @@ def load(
         sources[path] = where
 
     source = file if isinstance(file, SettingsFile) else _named(file, environ)
-    used: Path | None = None
-    for path, value in entries(source).items() if source else ():
-        used = source.path
+    from_file = entries(source) if source else {}
+    used = source.path if source and from_file else None
+    for path, value in from_file.items():
         put(path, value, f"{used}: {'.'.join(path)}")
     known = keys()
     names = {PREFIX + "_".join(path).upper(): path for path in known}
