@@ -282,6 +282,7 @@ def test_only_a_plain_file_counts(clone: Path, tmp_path: Path) -> None:
         (b"\xff\xfe", "not valid TOML"),
         (b"x = " + b"[" * 50_000, "not valid TOML"),
         (b"x = " + b"{a=" * 30_000, "not valid TOML"),
+        (b"a." * 49_000 + b"a = 1", "has more than 100 dots in a line"),
         (b"prot = 1", "unknown key 'prot'; did you mean 'port'?"),
         (b"[http.x]\ny = 1", "unknown key 'http.x'"),
         (b'"a\\u001b[31m" = 1', r"unknown key 'a\x1b[31m'"),

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from openmemory.config.settings_file import SettingsFile
 
 _LARGEST = 100_000
-"""The bytes that the file may have. All settings with their descriptions are a third of it."""
+"""The bytes that the file may have. All settings with their descriptions take 14,000."""
+_DOTS = 100
+"""The dots that a line may have. The time to read a key grows with the square of its parts."""
 _WIDEST = 100
 """The characters of a value that a question shows."""
 _NAMED = 5
@@ -128,6 +130,8 @@ def _unconfirmed(file: SettingsFile) -> dict[tuple[str, ...], Any]:
 
     if confirmed.confirmed(str(file.path.parent), "settings") == sha256(file.content).hexdigest():
         return {}
+    if any(line.count(b".") > _DOTS for line in file.content.splitlines()):
+        raise _unusable(file.path, f"has more than {_DOTS} dots in a line")
     return entries(file)
 
 
