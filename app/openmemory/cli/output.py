@@ -118,6 +118,11 @@ def plain_lines(text: str) -> list[str]:
     return [line.replace("\t", "    ").translate(_CONTROL).rstrip() for line in text.splitlines()]
 
 
+def writer(app: str, added_by: str | None) -> str:
+    """The app that wrote a text, and the one that added its memory if that is another. Filters by app go by this."""
+    return app if added_by in (None, app) else f"{app}, added by {added_by}"
+
+
 def memories(count: int) -> str:
     """A number of memories."""
     return "1 memory" if count == 1 else f"{count:,} memories"
