@@ -12,6 +12,9 @@ depends_on = None
 COLUMN = """
 SET LOCAL lock_timeout = '10s';
 ALTER TABLE captures ADD COLUMN behind boolean NOT NULL DEFAULT false;
+UPDATE captures AS c SET behind = true WHERE c.status IN ('pending', 'working') AND EXISTS (
+    SELECT FROM captures AS o WHERE o.status IN ('pending', 'working') AND o.user_id = c.user_id
+        AND o.namespace = c.namespace AND (o.created_at, o.id) < (c.created_at, c.id));
 CREATE INDEX idx_capture_due ON captures (due_at) WHERE status IN ('pending', 'working') AND NOT behind;
 """
 
@@ -30,7 +33,8 @@ END
 $$;
 """
 
-# Only what was not behind another one can have held something up.
+# Only what was not behind another one can have held something up. What comes to another namespace with its mark may be
+# the first one there. A join of both tables would take the square of their sizes.
 ENDED = """
 CREATE FUNCTION captures_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -43,12 +47,13 @@ $$;
 CREATE FUNCTION captures_updated() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM captures_next(g.user_id, g.namespace) FROM (
-        SELECT DISTINCT e.user_id, e.namespace FROM before AS o
-        JOIN after AS n ON n.id = o.id
-        CROSS JOIN LATERAL (VALUES (o.user_id, o.namespace), (n.user_id, n.namespace)) AS e (user_id, namespace)
-        WHERE o.status IN ('pending', 'working') AND (
-            n.namespace <> o.namespace OR (n.status NOT IN ('pending', 'working') AND NOT o.behind))
-        ORDER BY 1, 2) AS g;
+        SELECT DISTINCT l.user_id, l.namespace FROM (
+            (SELECT id, user_id, namespace FROM before WHERE status IN ('pending', 'working') AND NOT behind
+            EXCEPT SELECT id, user_id, namespace FROM after WHERE status IN ('pending', 'working'))
+            UNION ALL
+            (SELECT id, user_id, namespace FROM after WHERE status IN ('pending', 'working') AND behind
+            EXCEPT SELECT id, user_id, namespace FROM before WHERE status IN ('pending', 'working'))
+        ) AS l ORDER BY 1, 2) AS g;
     RETURN NULL;
 END
 $$;

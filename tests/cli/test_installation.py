@@ -73,3 +73,44 @@ def _decided(run: Run, folders: tuple[Path, Path], qdrant: str) -> None:
         assert after["id"] != before["id"]
         assert after["collection"] != before["collection"]
         assert shown(first) == (0, before)
+
+
+@pytest.mark.slow
+async def test_a_database_that_moved_takes_its_collection_over(run: Run, folder: Path, tmp_path: Path) -> None:
+    folders = furnish(folder.parent / "old"), furnish(folder.parent / "new")
+    async with served_app(QdrantRestApi(tmp_path / "qdrant")) as qdrant:
+        await asyncio.to_thread(_moved, run, folders, qdrant)
+
+
+def _moved(run: Run, folders: tuple[Path, Path], qdrant: str) -> None:
+    old, new = folders
+
+    def shown(folder: Path) -> tuple[int, dict[str, object]]:
+        done = run("installation", "--json", OPENMEMORY_DATA_DIR=str(folder))
+        return done.returncode, json.loads(done.stdout)
+
+    with starting(old) as start_old, starting(new) as start_new:
+        first = start_old(OPENMEMORY_QDRANT_URL=qdrant)
+        first.ready()
+        until(lambda: shown(old)[1]["collection"] != "" and shown(old)[0] == 0, 30)
+        _, before = shown(old)
+        first.process.terminate()
+        first.ended(30)
+        start_new(OPENMEMORY_QDRANT_URL=qdrant).ready()
+        until(lambda: shown(new)[1]["asked"] is True, 30)
+        assert run("add", "tea is made at four", OPENMEMORY_DATA_DIR=str(new)).returncode == 0
+        run("installation", "--moved", OPENMEMORY_DATA_DIR=str(new))
+        until(lambda: shown(new)[0] == 0, 30)
+        _, after = shown(new)
+        assert (after["id"], after["collection"]) == (before["id"], before["collection"])
+
+        def by_meaning() -> bool:
+            answer = run("search", "when is tea", "--json", OPENMEMORY_DATA_DIR=str(new))
+            found = json.loads(answer.stdout)
+            return found["search_method"] != "lexical" and len(found["results"]) == 1
+
+        until(by_meaning, 30)
+        # The place that it left is the one that has to say something now.
+        start_old(OPENMEMORY_QDRANT_URL=qdrant).ready()
+        until(lambda: shown(old)[1]["asked"] is True, 30)
+        assert shown(new) == (0, after)

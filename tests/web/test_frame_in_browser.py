@@ -57,8 +57,9 @@ async def test_tables_are_not_cut_on_a_narrow_screen(
     app = await services.directory.caller(new_user, "an-assistant-with-a-long-name")
     await services.memories.get(app, memory["id"])
     made = await services.keys.create(LOCAL, KeyCreate(name="a key", user_id=new_user, app="claude"))
+    await services.reconciler.sync(trigger="test")
     async with open_page("connect", viewport=NARROW) as page:
-        for path in ("connect", f"memory/{memory['id']}?who=1", "settings/keys", "settings", "activity"):
+        for path in ("connect", f"memory/{memory['id']}?who=1", "settings/keys", "settings", "activity", "system"):
             await page.goto(f"/ui/{path}{'&' if '?' in path else '?'}user={new_user}")
             await page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
             assert await page.locator("main table").count(), path

@@ -9,26 +9,28 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import ARRAY, Uuid, bindparam, text
 
-from openmemory.database.engine import Tx
+from openmemory.database.engine import Database, Tx
 
-LOOK_AT, LOOK_AT_MOST = 20, 2_000
+LOOK_AT, LOOK_AT_MOST = 20, 500
 """Captures that are looked at to find one to claim. Only if all wait behind others, more are looked at, up to the
 second number at once; each of them only once until its turn comes."""
 
 LOCK = 0x6F6D6370
 """Key of the advisory lock for claiming captures. It keeps two processes from claiming captures of the same user."""
 
-# The captures that are due first, without those known to wait behind another one. They stay locked, so that what is
-# read of them next is still true when it is written. A capture whose lease runs keeps the others of its user and
-# namespace waiting, even earlier ones that came in later.
+# A capture whose lease runs keeps the others of its user and namespace waiting.
 _BUSY = """
     (SELECT o.id FROM captures AS o
     WHERE o.status = 'working' AND o.user_id = c.user_id AND o.namespace = c.namespace AND o.due_at > now()
-        AND o.id <> c.id LIMIT 1)"""
+        AND {which} LIMIT 1)"""
+# The captures that are due first, without those known to wait behind an earlier one, and without earlier ones that came
+# in while a later one was being read. They stay locked, so that what is read of them next is still true when it is
+# written.
 _FIRST = text(
     f"""
     SELECT c.id FROM captures AS c
-    WHERE c.status IN ('pending', 'working') AND NOT c.behind AND c.due_at <= now() AND {_BUSY} IS NULL
+    WHERE c.status IN ('pending', 'working') AND NOT c.behind AND c.due_at <= now()
+        AND {_BUSY.format(which="(o.created_at, o.id) > (c.created_at, c.id)")} IS NULL
     ORDER BY c.due_at LIMIT :most FOR NO KEY UPDATE SKIP LOCKED
     """  # noqa: S608 - only constants are put in
 )
@@ -63,7 +65,7 @@ _CLAIM_FAILED = text(
     f"""
     WITH due AS MATERIALIZED (
         SELECT c.id, c.updated_at FROM captures AS c
-        WHERE c.status = 'failed' AND c.due_at <= now() AND {_BUSY} IS NULL
+        WHERE c.status = 'failed' AND c.due_at <= now() AND {_BUSY.format(which="o.id <> c.id")} IS NULL
         ORDER BY c.due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
     )
     {_CLAIMED}"""  # noqa: S608 - as above
@@ -129,18 +131,23 @@ class ClaimedCapture:
     """The end of the last attempt; before the first one, the time when the capture was stored."""
 
 
-async def claim(tx: Tx, *, lease: float) -> ClaimedCapture | None:
+async def claim(database: Database, *, lease: float) -> ClaimedCapture | None:
     """Claims the capture that is due first, or else the failed one that is. Captures of one user and namespace run one
     at a time, in arrival order: a later one waits until the earlier ones are read or have failed."""
-    await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-    values = {"holder": uuid4(), "lease": lease}
-    most, row = LOOK_AT, None
-    while row is None and (ids := list(await tx.scalars(_FIRST, {"most": most}))):
-        row = (await tx.execute(_CLAIM, values | {"ids": ids})).one_or_none()
+    holder = uuid4()
+    values: dict[str, object] = {"holder": holder, "lease": lease}
+    most = LOOK_AT
+    while True:
+        async with database.transaction() as tx:
+            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+            ids = list(await tx.scalars(_FIRST, {"most": most}))
+            found = await (tx.execute(_CLAIM, values | {"ids": ids}) if ids else tx.execute(_CLAIM_FAILED, values))
+            row = found.one_or_none()
+        if row is not None:
+            return ClaimedCapture(holder=holder, **row._mapping)
+        if not ids:
+            return None
         most = min(LOOK_AT_MOST, 4 * most)
-    if row is None:
-        row = (await tx.execute(_CLAIM_FAILED, values)).one_or_none()
-    return None if row is None else ClaimedCapture(holder=values["holder"], **row._mapping)
 
 
 async def renew(tx: Tx, claimed: ClaimedCapture, *, lease: float) -> None:
