@@ -125,7 +125,7 @@ def _pipe(folder: Path, until: float) -> str | None:
 
 
 def _mode(path: Path) -> int:
-    """What a path is; 0 if nothing is there. Links are followed, as Git does in its own folder."""
+    """Returns the mode of a path; 0 if nothing is there. Links are followed, as Git does in its own folder."""
     try:
         return path.stat().st_mode
     except OSError:
