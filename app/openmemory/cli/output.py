@@ -181,6 +181,17 @@ def confirm(question: str, yes: bool) -> None:
     typer.confirm(f"{question} This cannot be undone.", abort=True, err=True)
 
 
+def on_a_terminal() -> bool:
+    """Returns True if somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def asked(question: str) -> bool:
+    """Asks on the terminal, and leaves standard output alone. Returns True for yes; no is the default."""
+    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 ShowProgress = Callable[[int, int | None], None]
 """Called with the amount done, and the total or None if it is unknown."""
 
