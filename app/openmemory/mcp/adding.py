@@ -34,7 +34,7 @@ class AddArguments(Arguments):
     ttl_days: int | None = Field(None, description="Days until it expires.")
     expires_at: DateOrTime | None = Field(None, description="In place of ttl_days.")
 
-    supersedes: Strings = Field(default_factory=list, description="Ids of memories that no longer hold.")
+    supersedes: Strings = Field(default_factory=list, description="Ids of what no longer holds.")
 
     def input(self, supersedes: Sequence[UUID]) -> CaptureCreate:
         """Returns the input of the service. `supersedes`: the memories that are meant."""
@@ -165,8 +165,7 @@ TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "add_memories", "Remember",
         "Remember something for later conversations: a preference, a fact about the user, a decision, a plan, or what"
-        " the user asks you to remember. One self-contained statement per call; no secrets."
-        " If something changed, name the old memory in supersedes.",
+        " the user asks you to remember. One self-contained statement per call; no secrets.",
         AddArguments,
         ToolAnnotations(read_only_hint=False, destructive_hint=False),
         _add, "Error adding to memory",
