@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from openmemory.capture import lenient_json
 from openmemory.identity.names import category_name
 from openmemory.llm.port import Reply
-from openmemory.serialization.zones import placed
+from openmemory.serialization.zones import UTC_ZONE, placed
 
 MAX_OPERATIONS = 50
 """Maximum number of operations that are processed per answer."""
@@ -56,7 +56,7 @@ class Operation:
     emotion: dict[str, Any] | None = None
 
 
-def operations(reply: Reply, zone: ZoneInfo) -> list[Operation]:
+def operations(reply: Reply, zone: ZoneInfo = UTC_ZONE) -> list[Operation]:
     """The operations of an answer, in order, at most one more than `MAX_OPERATIONS`. `zone`: that of its dates.
 
     Invalid entries of an otherwise valid answer get an empty `op`.

@@ -126,13 +126,13 @@ class Extractor:
         llm, instructions = self._llms.of(effective.llm), effective.custom_instructions
         try:
             operations = await self._asked(
-                llm, prompt.first(said.what, near, said.at, zone, instructions, emotion=feels), cost, zone
+                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone
             )
         except PromptTooLong as error:
             log.info("%s: asked again without memories: %s", cost.model, error)
             near = []
             operations = await self._asked(
-                llm, prompt.first(said.what, near, said.at, zone, instructions, emotion=feels), cost, zone
+                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone
             )
         policy = self._settings.capture.injection
         orders = policy != "store" and any(map(injection.instructs, said.texts))

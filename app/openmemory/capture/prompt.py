@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from openmemory.capture.schemas import ShownMemory, Turn
 from openmemory.categories.taxonomy import NAMES
 from openmemory.llm.port import Message
-from openmemory.serialization.zones import in_zone
+from openmemory.serialization.zones import UTC_ZONE, in_zone
 
 KINDS = ("fact", "preference", "event", "plan", "decision", "instruction", "relationship", "skill")
 """The kinds of memories that a model distinguishes."""
@@ -100,10 +100,10 @@ def first(
     said: str | Sequence[Turn],
     memories: Sequence[ShownMemory],
     said_at: datetime,
-    zone: ZoneInfo,
     instructions: str | None = None,
     *,
     emotion: bool = False,
+    zone: ZoneInfo = UTC_ZONE,
 ) -> list[Message]:
     """The first request. Memories are numbered from 1, without their ids. The tags are random for each request.
 

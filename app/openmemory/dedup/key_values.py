@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from openmemory.content_policy.injection import instructs
 from openmemory.memories.schemas import PairChange
-from openmemory.serialization.zones import day_shown
+from openmemory.serialization.zones import UTC_ZONE, day_shown
 
 MAX_TEXT_LENGTH = 4_096
 """The maximum length of a text of key-value facts. The index of keys (`idx_memory_key_values`) uses the same limit."""
@@ -90,7 +90,7 @@ def merged(older: Pairs, newer: Pairs) -> MergedFacts:
     )
 
 
-def described(changed: Sequence[PairChange], zone: ZoneInfo) -> str:
+def described(changed: Sequence[PairChange], zone: ZoneInfo = UTC_ZONE) -> str:
     """Describes the changes: `changed: budget 50K -> 40K (was @claude 2025-02-20)`. The dates are of the time
     zone `zone`.
 

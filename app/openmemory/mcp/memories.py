@@ -92,7 +92,7 @@ async def _list(services: Services, call: ToolCall[ListArguments]) -> Answer:
             shown.memory,
             unusual(item, arguments.namespace, shown.namespace, zone),
             zone=zone,
-        )  # fmt: skip
+        )
         for item, shown in zip(items, listed, strict=True)
     ]
     end = arguments.offset + len(items)

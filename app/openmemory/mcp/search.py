@@ -88,7 +88,7 @@ async def _search(services: Services, call: ToolCall[SearchArguments]) -> Answer
         threads=() if arguments.thread_id is None else (arguments.thread_id,),
         kinds=() if arguments.kind is None else (arguments.kind,),
         categories=tuple(arguments.categories),
-        filter=filters.parsed(arguments.filter, call.caller.timezone),
+        filter=filters.parsed(arguments.filter, zone=call.caller.timezone),
         as_of=arguments.as_of,
         explain=arguments.explain,
     )

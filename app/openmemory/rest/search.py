@@ -32,7 +32,7 @@ async def search_by_query(
     explain: Annotated[bool, Query(description=EXPLAIN)] = False,
 ) -> SearchAnswer:
     """Find a user's memories by meaning and by words, best first."""
-    wanted = SearchQuery(query, limit, filter=filters.read(filter, caller.timezone), as_of=as_of, explain=explain)
+    wanted = SearchQuery(query, limit, filter=filters.read(filter, zone=caller.timezone), as_of=as_of, explain=explain)
     return await while_connected(request, services.search.search(caller, wanted))
 
 
@@ -111,7 +111,7 @@ async def search_memories(
         below=wanted.path or "",
         languages=listed(wanted.language),
         symbol=wanted.symbol or "",
-        filter=filters.parsed(wanted.filter, caller.timezone),
+        filter=filters.parsed(wanted.filter, zone=caller.timezone),
         as_of=wanted.as_of,
         explain=wanted.explain,
     )

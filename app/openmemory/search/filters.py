@@ -98,7 +98,7 @@ FIELDS = (*OWN, "metadata.NAME")
 """The fields that a condition may test."""
 
 
-def parsed(value: Any, zone: ZoneInfo, field: str = "filter") -> Node | None:
+def parsed(value: Any, field: str = "filter", *, zone: ZoneInfo = UTC_ZONE) -> Node | None:
     """Parses the JSON of a filter into a tree. Returns None for null and for an empty object, which match everything.
     `zone`: that of dates, and of times without an offset.
 
@@ -111,7 +111,7 @@ def parsed(value: Any, zone: ZoneInfo, field: str = "filter") -> Node | None:
     return _Parser(zone).node(value, field, depth=0)
 
 
-def read(text: str | None, zone: ZoneInfo, field: str = "filter") -> Node | None:
+def read(text: str | None, field: str = "filter", *, zone: ZoneInfo = UTC_ZONE) -> Node | None:
     """Parses a filter from JSON text.
 
     Raises:
@@ -124,7 +124,7 @@ def read(text: str | None, zone: ZoneInfo, field: str = "filter") -> Node | None
         value = exact_json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Invalid(field, f"is not valid JSON: {str(error)[:100]}") from None
-    return parsed(value, zone, field)
+    return parsed(value, field, zone=zone)
 
 
 class _Parser:

@@ -68,6 +68,11 @@ class PageRequest:
     caller: Caller
 
     @property
+    def may_read(self) -> bool:
+        """True if the credential may read."""
+        return Scope.READ in self.principal.scopes
+
+    @property
     def may_write(self) -> bool:
         """True if the credential may change something."""
         return Scope.WRITE in self.principal.scopes

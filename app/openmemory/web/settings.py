@@ -31,7 +31,7 @@ async def show(page: ThePage) -> Response:
     """Show the settings by section, the time zone of the user, and how to back up everything."""
     return page.render(
         "settings.html",
-        zone=await page.services.directory.timezone(page.caller),
+        zone=await page.services.directory.timezone(page.caller) if page.may_read else None,
         sections=_sections(page),
         folder=page.services.stores.folder,
         backup=backup_commands(page),
