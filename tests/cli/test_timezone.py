@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -44,3 +45,20 @@ def test_a_search_on_the_command_line_means_the_days_of_the_machine(om: Run, use
     for zone, method in (("Europe/Berlin", "time"), ("Asia/Kolkata", "time"), ("UTC", "overview")):
         found = json.loads(om(*ask, TZ=zone).stdout)
         assert (found["search_method"] == "time") is (method == "time"), zone
+
+
+def test_the_bridge_names_the_time_zone_of_the_machine(om: Run, user: str) -> None:
+    om("add", "The cat came home", "--user", user, "--created-at", "2026-05-02T23:30Z").check_returncode()
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    asked = {"name": "search_memory", "arguments": {"query": "cat"}}
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": opening},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": asked},
+    ]
+    lines = "".join(json.dumps({"jsonrpc": "2.0"} | message) + "\n" for message in messages)
+    for zone, day in (("Europe/Berlin", "2026-05-03"), ("America/New_York", "2026-05-02")):
+        told = om("mcp", "--client", "claude", "--user", user, stdin=lines, TZ=zone)
+        answers = [json.loads(line) for line in told.stdout.splitlines()]
+        [found] = [one["result"]["content"][0]["text"] for one in answers if one.get("id") == 2]
+        assert f" {day} openmemory: The cat came home" in found, told.stderr
