@@ -7,11 +7,22 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import tzlocal
 from pydantic import TypeAdapter, ValidationError
 
+from openmemory.config.sections import AccessSettings
 from openmemory.errors import Invalid
 from openmemory.serialization.timestamps import TimeBound
-from openmemory.serialization.zones import day_end, day_shown, day_start, in_zone, placed, zone_named, zone_or_none
+from openmemory.serialization.zones import (
+    day_end,
+    day_shown,
+    day_start,
+    in_zone,
+    machine_zone,
+    placed,
+    zone_named,
+    zone_or_none,
+)
 
 BERLIN, KIRITIMATI, MIDWAY = (ZoneInfo(name) for name in ("Europe/Berlin", "Pacific/Kiritimati", "Pacific/Midway"))
 BOUND: TypeAdapter[TimeBound] = TypeAdapter(TimeBound)
@@ -35,6 +46,17 @@ def test_what_is_no_zone_is_refused_by_the_name_of_its_field(name: str) -> None:
     assert zone_or_none(name) is None
     with pytest.raises(Invalid, match=r"^X-Timezone: must be the IANA name of a time zone, such as Europe/Berlin"):
         zone_named(name, "X-Timezone")
+
+
+def test_the_setting_is_a_zone_or_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert AccessSettings(default_timezone="Asia/Kolkata").timezone.key == "Asia/Kolkata"
+    for machine, zone in (("Europe/Berlin", "Europe/Berlin"), ("UTC", "UTC"), ("Etc/UTC", "UTC")):
+        monkeypatch.setenv("TZ", machine)
+        tzlocal.reload_localzone()
+        machine_zone.cache_clear()
+        assert AccessSettings().timezone.key == zone
+    with pytest.raises(ValidationError, match="must be auto, or the IANA name of a time zone"):
+        AccessSettings(default_timezone="Mars/Phobos")
 
 
 @pytest.mark.parametrize(("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-07-01", 24)])

@@ -69,7 +69,7 @@ _BEFORE_MONTH = re.compile(r"\b(?:in|of|since|last|next|this|until|before|after|
 _HOURS = {"morning": (4, 12), "afternoon": (12, 18), "evening": (17, 24), "night": (18, 30)}
 """The hours of the parts of a day. A night ends on the morning after."""
 _DIGITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_NUMBERS = {word: number for number, word in enumerate(_DIGITS, 1)} | {"a": 1, "couple of": 2, "few": 3}
+_NUMBERS = {word: number for number, word in enumerate(_DIGITS, 1)} | {"couple of": 2, "few": 3}
 _COUNTS = "|".join(word.replace(" ", r"\s+") for word in _NUMBERS)
 _OWN_TIME = re.compile(
     rf"\b(?:(?P<day>this|last|yesterday|today|tomorrow)\s+(?P<part>{'|'.join(_HOURS)})|(?P<tonight>tonight)"
