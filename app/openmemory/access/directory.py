@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, Field
 from sqlalchemy import ColumnElement, Text, cast, column, exists, func, select, table, update
@@ -174,13 +175,15 @@ class Directory:
     async def timezone(self, caller: Caller) -> UserTimezone:
         """Returns the time zone of a caller, and who names it."""
         caller.may_read()
-        async with self._database.statement() as tx:
+        async with self._database.transaction() as tx:
             saved = zone_or_none(await tx.scalar(select(_SAVED_ZONE).where(User.id == caller.user_id)))
-        source: Literal["request", "user", "setting"] = "user" if saved else "setting"
-        if caller.principal.timezone is not None:
-            source = "request"
-        zone = caller.principal.timezone or saved or self._zone
-        return UserTimezone(timezone=zone.key, source=source, saved=saved and saved.key)
+            await audit_log.record(tx, caller, AuditAction.USER_GET)
+        return self._user_timezone(caller, saved)
+
+    def _user_timezone(self, caller: Caller, saved: ZoneInfo | None) -> UserTimezone:
+        asked = caller.principal.timezone
+        source: Literal["request", "user", "setting"] = "request" if asked else "user" if saved else "setting"
+        return UserTimezone(timezone=(asked or saved or self._zone).key, source=source, saved=saved and saved.key)
 
     async def save_timezone(self, caller: Caller, name: str | None) -> UserTimezone:
         """Saves the time zone of a user, for requests that name none; None forgets it. Another process may take
@@ -192,17 +195,17 @@ class Directory:
         """
         caller.must_be_owner("save their time zone")
         caller.may_write()
-        saved = None if name is None else zone_named(name).key
+        saved = None if name is None else zone_named(name)
         kept: ColumnElement[Any] = User.metadata_.op("-")(TIMEZONE)
         if saved is not None:
-            kept = kept.op("||")(func.jsonb_build_object(TIMEZONE, cast(saved, Text)))
+            kept = kept.op("||")(func.jsonb_build_object(TIMEZONE, cast(saved.key, Text)))
         async with self._database.transaction() as tx:
             await tx.execute(
                 update(User).where(User.id == caller.user_id).values(metadata_=kept, updated_at=func.now())
             )
-            await audit_log.record(tx, caller, AuditAction.USER_TIMEZONE, detail={"timezone": saved})
+            await audit_log.record(tx, caller, AuditAction.USER_TIMEZONE, detail={"timezone": saved and saved.key})
         self.forget(caller.user)
-        return await self.timezone(caller)
+        return self._user_timezone(caller, saved)
 
     async def name_of(self, user_id: UUID) -> str | None:
         """Returns the name of the user with this internal id."""
