@@ -114,6 +114,20 @@ def test_the_life_of_a_project(om: Run, user: str, tmp_path: Path) -> None:
     assert "Project not found" in run("projects", "merge", "old", "acme/tea", "--yes", code=1)
 
 
+def test_a_registration_that_is_hidden_looks_like_one_that_is_not_there(om: Run, user: str) -> None:
+    def register(app: str, namespace: str, *name: str) -> tuple[int, str, str]:
+        told = om("projects", "register", *name, "--user", user, "--app", app, "--namespace", namespace)
+        return told.returncode, told.stdout.replace("old1", "new1"), told.stderr.replace("old1", "new1")
+
+    assert register("cursor", "old1", "The secret shop")[0] == 0
+    denied = om("grants", "add", "deny", "app", "cursor", "--user", user, "--app", "claude")
+    assert denied.returncode == 0, denied.stderr
+    for name in ((), ("Mine",)):
+        taken, free = register("claude", "old1", *name), register("claude", "new1", *name)
+        assert taken == free
+        assert taken == (0, f"new1: {name[0] if name else 'new1'}\n", "")
+
+
 def test_a_project_is_shared_through_a_folder(om: Run, user: str, tmp_path: Path) -> None:
     def run(*arguments: str, code: int = 0) -> str:
         told = om(*arguments, "--user", user)
