@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 from openmemory.capture.models import UNREAD, Status
 from openmemory.capture.schemas import Added, CaptureCreate, Outcome
 from openmemory.capture.service import Captures
@@ -73,13 +75,13 @@ class Adding:
         async with self._near.looking(caller, memory) as look:
             row = await self._memories.add(caller, memory, policy=policy, explicit=bool(new.supersedes), once=new.once)
             near = await look(row.id) if row.event in (Event.ADD, Event.SUPERSEDE) else []
-        return Added.verbatim(row, _stored(row, infer=infer and not new.supersedes), near)
+        return Added.verbatim(row, _stored(row, caller.timezone, infer=infer and not new.supersedes), near)
 
 
-def _stored(row: MemoryRowAdded, *, infer: bool) -> str | None:
+def _stored(row: MemoryRowAdded, zone: ZoneInfo, *, infer: bool) -> str | None:
     """Returns the note on a text that no language model was asked about."""
     verbatim = NO_LLM if infer and row.event is Event.ADD else None
-    changed = key_values.described(row.changed) if row.changed else None
+    changed = key_values.described(row.changed, zone) if row.changed else None
     return " ".join(part for part in (verbatim, row.note, changed) if part) or None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
@@ -17,6 +18,7 @@ from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Strings, Time
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.schemas import Event, MemoryCreate
 from openmemory.serialization.timestamps import DateOrTime
+from openmemory.serialization.zones import day_shown
 from openmemory.services import Services
 
 Namespace = Annotated[str, Field(description="Project or workspace, such as a repository's name.")]
@@ -105,7 +107,7 @@ async def _add(services: Services, call: ToolCall[AddArguments]) -> Answer:
     result = _result(added, shown)
     ids = [one.id for one in (*result.results, *(result.near or ()), *(result.possible_duplicates or ()))]
     short = await services.short_ids.shortened(call.caller, ids)
-    lines = list(_lines(result, short, sent))
+    lines = list(_lines(result, short, sent, call.caller.timezone))
     if not lines and added.note is None:
         lines = ["Nothing to remember was found in it."]
     return Answer(lines, result.model_dump(mode="json"), shown.untrusted.note(added.note))
@@ -143,7 +145,7 @@ def _result(added: Added, shown: _Shown) -> AddResult:
     )
 
 
-def _lines(result: AddResult, short: dict[Any, str], sent: str) -> Iterable[str]:
+def _lines(result: AddResult, short: dict[Any, str], sent: str, zone: ZoneInfo) -> Iterable[str]:
     """Yields the compact form. A text that the assistant just sent is not repeated."""
     for one in result.results:
         text = "" if one.memory == sent else f": {block(one.memory)}"
@@ -151,7 +153,7 @@ def _lines(result: AddResult, short: dict[Any, str], sent: str) -> Iterable[str]
         if one.previous_memory is not None:
             yield f"before: {block(one.previous_memory)}"
     for near in result.near or ():
-        yield f"Near: {short[near.id]}, {near.created_at:%Y-%m-%d}: {shortened(near.memory)}"
+        yield f"Near: {short[near.id]}, {day_shown(near.created_at, zone)}: {shortened(near.memory)}"
     if result.near:
         yield "If one no longer holds, add again with supersedes."
     for same in result.possible_duplicates or ():
