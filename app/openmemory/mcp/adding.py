@@ -25,8 +25,8 @@ Namespace = Annotated[str, Field(description="Project or workspace, such as a re
 
 
 class AddArguments(Arguments):
-    text: str = Field(description="A fact, preference, decision or event, in sentences that stand alone.")
-    infer: bool = Field(True, description="false: store verbatim; true: a language model extracts facts.")
+    text: str = Field(description="In sentences that stand alone.")
+    infer: bool = Field(True, description="false: store verbatim.")
     namespace: Namespace = "default"
     categories: Strings = Field(default_factory=list)
     kind: str | None = Field(None, description="Such as preference or decision.")
@@ -34,7 +34,7 @@ class AddArguments(Arguments):
     key: str | None = None
     metadata: JsonObject = Field(default_factory=dict)
     ttl_days: int | None = Field(None, description="Days until it expires.")
-    expires_at: DateOrTime | None = Field(None, description="In place of ttl_days.")
+    expires_at: DateOrTime | None = None
 
     supersedes: Strings = Field(default_factory=list, description="Ids of what no longer holds.")
 
@@ -166,8 +166,8 @@ def _lines(result: AddResult, short: dict[Any, str], sent: str, zone: ZoneInfo) 
 TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "add_memories", "Remember",
-        "Remember something for later conversations: a preference, a fact about the user, a decision, a plan, or what"
-        " the user asks you to remember. One self-contained statement per call; no secrets.",
+        "Remember something for later conversations: a preference, fact, decision or plan of the user, or what they ask"
+        " you to. One self-contained statement per call; no secrets.",
         AddArguments,
         ToolAnnotations(read_only_hint=False, destructive_hint=False),
         _add, "Error adding to memory",
