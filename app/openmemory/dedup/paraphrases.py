@@ -23,7 +23,6 @@ from openmemory.dedup.english_words import (
     GRAMMAR,
     LIMITING,
     NAMING,
-    NEGATIONS,
     NUMBERS,
     ORDERING,
     RELATIONS,
@@ -33,6 +32,7 @@ from openmemory.dedup.english_words import (
     UNITS,
     USER,
 )
+from openmemory.dedup.negations import Negations, negations
 from openmemory.dedup.spelling import Spelling, normalized, spelling
 from openmemory.embeddings.port import PACKAGED
 
@@ -82,13 +82,17 @@ class TextComparison(NamedTuple):
 
 
 def compare(old: str, new: str) -> TextComparison:
+    """Compares the content of two texts with similar vectors: `compared` of their features."""
+    return compared(ComparedText(old), ComparedText(new))
+
+
+def compared(before: ComparedText, after: ComparedText) -> TextComparison:
     """Compares the content of two texts with similar vectors.
 
     Possible differences: `number`, `negation`, `name`, `limit` (only, rarely, less), `certainty` (plans and wishes),
     `time` (past and present), `opposite`, `who`, `sign` (a sign, a symbol, or the case of an identifier), `order` (who
     does what to whom), `word` (one was replaced), `besides` (each text says something that the other does not).
     """
-    before, after = ComparedText(old), ComparedText(new)
     if before.spelling == after.spelling:
         return TextComparison(Relation.SAME)
     because = contrary(before, after)
@@ -209,6 +213,11 @@ class ComparedText:
         """The persons other than the user that the text is about."""
         return frozenset(map(_canonical, self.words)) & _ROLES
 
+    @cached_property
+    def negations(self) -> Negations:
+        """What the text denies."""
+        return negations(self.text, self.content, _canonical)
+
     def has(self, some: frozenset[str]) -> frozenset[str]:
         """Those of the words that occur in the text."""
         return some & self.every
@@ -219,15 +228,20 @@ def contrary(old: ComparedText, new: ComparedText) -> str:
     checks: tuple[tuple[str, bool], ...] = (
         ("limit", bool(old.has(LIMITING)) != bool(new.has(LIMITING))),
         ("certainty", bool(old.has(UNCERTAIN)) != bool(new.has(UNCERTAIN))),
-        ("negation", _negated(old) != _negated(new)),
+        ("negation", old.negations.differ(new.negations)),
         ("number", _exclusive(old.numbers, new.numbers)),
         ("name", _exclusive(old.identifiers, new.identifiers) or _renamed(old, new)),
         ("who", old.roles != new.roles),
-        ("opposite", any(_exclusive(_members(old, groups), _members(new, groups)) for groups in _APART)),
+        ("opposite", opposites(old, new)),
         ("time", _over(old) != _over(new) or _tense(old, new)),
         ("sign", old.spelling.differs(new.spelling)),
     )
     return next((because for because, differs in checks if differs), "")
+
+
+def opposites(old: ComparedText, new: ComparedText) -> bool:
+    """Returns True if each text has a word that excludes one of the other, such as Tuesday and Friday."""
+    return any(_exclusive(_members(old, groups), _members(new, groups)) for groups in _APART)
 
 
 def _apart(old: ComparedText, new: ComparedText, only_old: frozenset[str], only_new: frozenset[str]) -> str:
@@ -287,10 +301,6 @@ def _begins_sentence(before: str) -> bool:
 def _over(text: ComparedText) -> bool:
     """Returns True if the text says that something is over."""
     return bool(text.has(FORMER)) or _USED_TO.search(text.text) is not None
-
-
-def _negated(text: ComparedText) -> bool:
-    return any(word in NEGATIONS or word.endswith("n't") for word in text.words)
 
 
 def _tense(old: ComparedText, new: ComparedText) -> bool:
