@@ -102,6 +102,13 @@ def statements(text: str) -> Iterator[Statement]:
                 yield found
 
 
+def is_alike(one: ComparedText, other: ComparedText) -> bool:
+    """Returns True if two texts may be the same sentence but for a little: what `same_but` is asked for."""
+    if len(one.content & other.content) * 2 >= len(one.content | other.content):
+        return True
+    return bool(_UNSEPARATED.search(one.text) and _UNSEPARATED.search(other.text))
+
+
 def same_but(old: ComparedText, new: ComparedText) -> str:
     """What makes two texts that are otherwise the same sentence contradict each other: `number`, `negation` or
     `opposite`. Empty if nothing does."""
