@@ -23,6 +23,7 @@ BENCHMARKS = {
     "packs": "context packs beside one search of memories, on the same data",
     "pack_quality": "how much of the evidence a context pack holds, beside a search in as many tokens",
     "code": "how well searches find files by commit messages, and functions by their docstrings",
+    "everyday": "what 60 everyday questions find in 40 memories: the right one, and nothing else",
     "evaluation": "how well searches find what is relevant, on judged collections: the arms alone, fused, and ours",
 }
 
