@@ -12,7 +12,8 @@ from uuid import UUID
 import pytest
 
 from openmemory.projects import tokens
-from openmemory.projects.packing import Material, pack
+from openmemory.projects.pack_items import Material
+from openmemory.projects.packing import pack
 from openmemory.projects.schemas import ProjectState
 from openmemory.search.schemas import PassageResult, SearchResult
 from openmemory.serialization import exact_json
@@ -38,7 +39,11 @@ def _text(rng: random.Random, length: int) -> str:
 def _made(class_: type, **given: Any) -> Any:
     """A result with these fields; the others are empty."""
     hints = get_type_hints(class_)
-    values = {one.name: [] if "list" in str(hints[one.name]) else None for one in fields(class_)}
+    empty = {"list": [], "dict": {}, "<class 'datetime": NOW}
+    values = {
+        one.name: next((value for name, value in empty.items() if name in str(hints[one.name])), None)
+        for one in fields(class_)
+    }
     return class_(**values | given)
 
 

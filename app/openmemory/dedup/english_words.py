@@ -49,6 +49,14 @@ UNCERTAIN = words(
 FORMER = words("formerly previously former ex once earlier anymore longer past ago originally")
 """Words for something that is over."""
 
+CHANGE = words(
+    """
+    moved switched migrated replaced renamed sold instead became changed anymore
+    umgezogen gewechselt stattdessen ersetzt umbenannt cambiado cambió mudado mudó déménagé remplacé trasferito
+    """
+)
+"""Words of a text that changes what another one says."""
+
 ROLES = words(
     """
     brother sister mother father mum mom dad parent parents wife husband spouse son daughter child children kid kids

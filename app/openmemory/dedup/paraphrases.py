@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from openmemory.dedup.english_words import (
     AGENT,
     APART,
+    CHANGE,
     CONTRARY,
     FORMER,
     FUNCTION,
@@ -62,6 +63,9 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _SCALES = {"k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000, "bn": 10**9, "billion": 10**9}
 _ACTING = re.compile(r"(?<![\w-])(?<!\w')([A-Z]\w*(?:['-]\w+)*+'?) (?=([a-z']+))")
 _USED_TO = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bget )(?<!\bgot )(?<!\bbe )\bused to\b", re.IGNORECASE)
+_TAKEN_OVER = re.compile(r"\b(?:took|takes|taken) over\b|\bno longer\b|\bfrom now on\b", re.IGNORECASE)
+_TITLES = ("Dr", "Mr", "Mrs", "Ms", "Prof", "St")
+_ELIDED = re.compile(r"(?:[cdjlmnst]|qu)'(?=[^\W\d_]{2})")
 _PRESENT, _PAST = frozenset({"is", "are", "am", "'s"}), frozenset({"was", "were"})
 
 
@@ -90,8 +94,9 @@ def compared(before: ComparedText, after: ComparedText) -> TextComparison:
     """Compares the content of two texts with similar vectors.
 
     Possible differences: `number`, `negation`, `name`, `limit` (only, rarely, less), `certainty` (plans and wishes),
-    `time` (past and present), `opposite`, `who`, `sign` (a sign, a symbol, or the case of an identifier), `order` (who
-    does what to whom), `word` (one was replaced), `besides` (each text says something that the other does not).
+    `change` (one says that something changed), `time` (past and present), `opposite`, `who`, `sign` (a sign, a symbol,
+    or the case of an identifier), `order` (who does what to whom), `word` (one was replaced), `besides` (each text says
+    something that the other does not).
     """
     if before.spelling == after.spelling:
         return TextComparison(Relation.SAME)
@@ -233,6 +238,7 @@ def contrary(old: ComparedText, new: ComparedText) -> str:
         ("name", _exclusive(old.identifiers, new.identifiers) or _renamed(old, new)),
         ("who", old.roles != new.roles),
         ("opposite", opposites(old, new)),
+        ("change", _changes(old) != _changes(new)),
         ("time", _over(old) != _over(new) or _tense(old, new)),
         ("sign", old.spelling.differs(new.spelling)),
     )
@@ -294,6 +300,8 @@ def _begins_sentence(before: str) -> bool:
     """Returns True if a sentence or an item of a list begins after this text."""
     before = before.rstrip("\"'“(")
     rest = before.rstrip()
+    if rest.endswith(".") and rest[:-1].endswith(_TITLES):
+        return False
     after_end = rest[-1:] in (*".!?;:", "") or "\n" in before[len(rest) :]
     return after_end or (rest[-1] in "-*•" and rest != before)
 
@@ -301,6 +309,11 @@ def _begins_sentence(before: str) -> bool:
 def _over(text: ComparedText) -> bool:
     """Returns True if the text says that something is over."""
     return bool(text.has(FORMER)) or _USED_TO.search(text.text) is not None
+
+
+def _changes(text: ComparedText) -> bool:
+    """Returns True if the text says that something has changed."""
+    return bool(CHANGE & set(text.words)) or _TAKEN_OVER.search(text.text) is not None
 
 
 def _tense(old: ComparedText, new: ComparedText) -> bool:
@@ -395,7 +408,7 @@ def _number(currency: str, digits: str, joined: str, apart: str) -> str:
 
 
 def _bare(word: str) -> str:
-    return word.removesuffix("'s").removesuffix("'")
+    return _ELIDED.sub("", word.removesuffix("'s").removesuffix("'"), count=1) if "'" in word else word
 
 
 def _canonical(word: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from openmemory.dedup.english_words import NAMING, NUMBERS, UNCERTAIN, words
+from openmemory.dedup.english_words import FORMER, NAMING, NUMBERS, UNCERTAIN, words
 from openmemory.dedup.key_values import parsed as key_values
 from openmemory.dedup.negations import is_negation
 from openmemory.dedup.paraphrases import ComparedText, opposites
@@ -32,7 +32,7 @@ _SHORT_WORDS = 3
 _ALIKE = 0.6
 """The share of all words that both texts have if one of them is the denial of the other."""
 
-_SENTENCE = re.compile(r"[.!?](?=\s|$)|[\n;。！？]")
+_SENTENCE = re.compile(r"(?<![DM]r)(?<!Mrs)(?<!Ms)(?<!St)(?<!Prof)[.!?](?=\s|$)|[\n;。！？]")
 _KEY_PART = re.compile(r"[\s._/:-]+|(?<=[a-z])(?=[A-Z])")
 _CLAUSE = re.compile(r"[,(]| - | because | since | weil | porque | parce que ")
 _IS = words("is are was were becomes became changed equals = ist sind war est sont es son é è sono är er jest")
@@ -42,7 +42,8 @@ _LEADING = words(
 )
 _OTHERS = words("my his her their your its mein meine ihr ihre sein seine mon ma mes mi su")
 """Possessives that belong to a subject: her name is not mine."""
-_DETERMINED = _OTHERS | words("the our this der die das unser unsere el la los las le les nuestro notre il lo")
+_ENGLISH = words("my his her their your its the our this")
+_DETERMINED = _OTHERS | _ENGLISH | words("der die das unser unsere el la los las le les nuestro notre il lo")
 _HAPPENED = words(
     """
     was were had did ran spent went bought sold met saw ate took gave got made drove flew paid wrote read came left won
@@ -184,20 +185,22 @@ def _denies(one: ComparedText, other: ComparedText) -> bool:
     if len(first & second) < _ALIKE * len(first | second):
         return False
     said = other.content - frozenset().union(*theirs.denied)
-    return any(denied <= said for denied in mine.denied)
+    return any(denied - FORMER <= said for denied in mine.denied)
 
 
 def _numbers(text: str) -> tuple[set[str], set[str]]:
     """The numbers of a text that are values, and those that name something, such as those of a room or a version."""
     values, labels = set[str](), set[str]()
     for sentence in _SENTENCE.split(text):
-        verb = False
-        for place, word in enumerate(word.casefold() for word in re.split(r"\s+", sentence.strip()) if word):
+        verb, parts = False, sentence.casefold().split()
+        foreign = parts[:1] and parts[0] in _DETERMINED - _ENGLISH
+        for place, word in enumerate(parts):
             bare = word.strip("\"'*_`,()")
             bare = NUMBERS.get(bare, bare)
             if found := _NUMBER.findall(bare):
                 (values if verb or bare[-1:].isalpha() or bare[:1] in "$€£%" else labels).update(found)
             verb = verb or word.endswith((":", "=")) or bare in _VERBS
+            verb = verb or bool(foreign and place > 1)  # an article, a noun and a verb
             verb = verb or (place > 0 and bare.endswith("s") and not bare.endswith("ss") and bare.isalpha())
     return values, labels
 
@@ -206,7 +209,8 @@ def _happened(text: ComparedText) -> bool:
     """Returns True if a text is about what happened once."""
     before = ""
     for word in text.words:
-        if word in _HAPPENED or (word.endswith("ed") and len(word) > 4 and before not in _BE and word != "need"):
+        past = word in _HAPPENED or (word.endswith("ed") and len(word) > 4 and word != "need")
+        if past and before not in _BE:
             return True
         before = word
     return False

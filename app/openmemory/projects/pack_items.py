@@ -33,8 +33,7 @@ class Material:
     stay out because their commit is not in the history of the checkout. `commits`: those of memories.
 
     `links` has all links between the memories. `about`: the memory that comes first. `around` says what relates a
-    memory to it. `standing`: the memories that are candidates whatever the question is. `newer` maps a memory to its
-    correction.
+    memory to it. `standing`: the memories that are candidates whatever the question is.
     """
 
     namespace: str
@@ -51,7 +50,6 @@ class Material:
     about: UUID | None = None
     around: Mapping[UUID, str] = field(default_factory=dict)
     standing: Set[UUID] = frozenset()
-    newer: Mapping[UUID, UUID] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

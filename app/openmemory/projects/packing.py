@@ -313,8 +313,7 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
 def _represented(newer: Mapping[UUID, UUID], material: Material) -> dict[UUID, UUID]:
     """Maps each memory to its correction, or to the memory that says the same as that one."""
     by = {other: best for best, others in material.clusters.items() for other in others}
-    every = {**material.newer, **newer}
-    return {older: by.get(one, one) for older, one in every.items() if by.get(one, one) != by.get(older, older)}
+    return {older: by.get(one, one) for older, one in newer.items() if by.get(one, one) != by.get(older, older)}
 
 
 def _put_state(
