@@ -35,7 +35,7 @@ _ALIKE = 0.6
 _SENTENCE = re.compile(r"(?<![DM]r)(?<!Mrs)(?<!Ms)(?<!St)(?<!Prof)[.!?](?=\s|$)|[\n;。！？]")
 _KEY_PART = re.compile(r"[\s._/:-]+|(?<=[a-z])(?=[A-Z])")
 _CLAUSE = re.compile(r"[,(]| - | because | since | weil | porque | parce que ")
-_IS = words("is are was were becomes became changed equals = ist sind war est sont es son é è sono är er jest")
+_IS = words("is are becomes became changed equals = ist sind est sont es son é è sono är er jest")
 """Words between a subject and its value."""
 _LEADING = words(
     "now currently set to at on in by the a an again only jetzt nun auf maintenant ahora der die das el la le"
@@ -44,6 +44,7 @@ _OTHERS = words("my his her their your its mein meine ihr ihre sein seine mon ma
 """Possessives that belong to a subject: her name is not mine."""
 _ENGLISH = words("my his her their your its the our this")
 _DETERMINED = _OTHERS | _ENGLISH | words("der die das unser unsere el la los las le les nuestro notre il lo")
+_SPEAKERS = words("user assistant system human ai bot note todo update fyi ps")
 _HAPPENED = words(
     """
     was were had did ran spent went bought sold met saw ate took gave got made drove flew paid wrote read came left won
@@ -56,6 +57,9 @@ _BE = words("is are am be been 's being gets")
 _VERBS = NAMING | _IS | words("be have need must should after every within for than per")
 """Words after which a number is a value."""
 _UNSEPARATED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_PRONOUNS = words("i we you they he she it")
+_ARTICLE_NOUN_VERB = 2
+"""The place of the verb in most sentences that begin with an article, in languages whose verbs no list has."""
 _NUMBER = re.compile(r"\d+(?:[.,:/\-]\d+)*")
 
 
@@ -126,7 +130,8 @@ def same_but(old: ComparedText, new: ComparedText) -> str:
         (mine, labels), (theirs, others) = _numbers(old.text), _numbers(new.text)
         because = "number" if mine - theirs and theirs - mine and labels == others else ""
     elif len(only_old) == len(only_new) == 1 and old.numbers == new.numbers and old.content & new.content:
-        because = "opposite" if opposites(old, new) else ""
+        said = only_old <= _predicate(old) and only_new <= _predicate(new)
+        because = "opposite" if said and opposites(old, new) else ""
     return because
 
 
@@ -145,7 +150,13 @@ def _sentence(sentence: str) -> Statement | None:
         return None
     named = " ".join(parts[:at])
     subject = _words(named) | (set(plain[:at]) & _OTHERS)
-    if not subject or not (plain[0] in _DETERMINED or len(subject) > 1 or ":" in plain[at]):
+    if plain[at] == ":":
+        # What stands before a colon may be who speaks.
+        short = len(value.split()) <= _SHORT_WORDS
+        attribute = short and any(part.islower() for part in parts[:at]) and plain[0] not in _SPEAKERS
+    else:
+        attribute = plain[0] in _DETERMINED or len(subject) > 1
+    if not subject or not attribute:
         return None
     return Statement(named.strip(' *_`"'), frozenset(subject), frozenset(subject), value, keyed=False)
 
@@ -192,17 +203,37 @@ def _numbers(text: str) -> tuple[set[str], set[str]]:
     """The numbers of a text that are values, and those that name something, such as those of a room or a version."""
     values, labels = set[str](), set[str]()
     for sentence in _SENTENCE.split(text):
-        verb, parts = False, sentence.casefold().split()
-        foreign = parts[:1] and parts[0] in _DETERMINED - _ENGLISH
-        for place, word in enumerate(parts):
-            bare = word.strip("\"'*_`,()")
-            bare = NUMBERS.get(bare, bare)
-            if found := _NUMBER.findall(bare):
-                (values if verb or bare[-1:].isalpha() or bare[:1] in "$€£%" else labels).update(found)
-            verb = verb or word.endswith((":", "=")) or bare in _VERBS
-            verb = verb or bool(foreign and place > 1)  # an article, a noun and a verb
-            verb = verb or (place > 0 and bare.endswith("s") and not bare.endswith("ss") and bare.isalpha())
+        parts = [part.strip("\"'*_`,()") for part in sentence.casefold().split()]
+        start = _verb(parts)
+        for place, part in enumerate(NUMBERS.get(part, part) for part in parts):
+            if found := _NUMBER.findall(part):
+                value = place > start or part[-1:].isalpha() or part[:1] in "$€£%"
+                (values if value else labels).update(found)
     return values, labels
+
+
+def _verb(parts: Sequence[str]) -> int:
+    """The place of what looks like the verb of a sentence. Its length: nothing does."""
+    if not parts:
+        return 0
+    if parts[0] in _PRONOUNS:
+        return 1
+    for place, part in enumerate(parts):
+        inflected = place > 0 and part.isalpha() and part.endswith("s") and not part.endswith("ss")
+        if part in _VERBS or inflected or part.endswith((":", "=")):
+            return place
+        if place == _ARTICLE_NOUN_VERB and parts[0] in _DETERMINED - _ENGLISH:
+            return place
+    return len(parts)
+
+
+def _predicate(text: ComparedText) -> frozenset[str]:
+    """The content words of a text that come after the verb of their sentence."""
+    found = frozenset[str]()
+    for sentence in _SENTENCE.split(text.text):
+        parts = sentence.casefold().split()
+        found |= ComparedText(" ".join(parts[_verb(parts) + 1 :])).content
+    return found
 
 
 def _happened(text: ComparedText) -> bool:

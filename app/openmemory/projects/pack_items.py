@@ -73,7 +73,7 @@ def memory_items(
 ) -> list[Item]:
     """The memories that may be in the pack, in their order. `overruled`: those that the state contradicts."""
     alike = {other for others in material.clusters.values() for other in others}
-    items = list[Item]()
+    items, only = list[Item](), only_app(material)
     for rank, one in enumerate(material.memories, 1):
         full, title = tokens.count(one.memory), titled(one.memory)
         if LABEL in one.labels:
@@ -81,7 +81,8 @@ def memory_items(
         elif one.id in alike:
             dropped.append(DroppedItem(PackedKind.MEMORY, str(one.id), title, full, REPEATED))
         else:
-            items.append(_memory(material, one, rank, full, overruled=one.id in overruled, index=index))
+            app = "" if only else f" {name_of(one.app_name)}"
+            items.append(_memory(material, one, rank, full, app, overruled=one.id in overruled, index=index))
     for orphan in material.orphans:
         kind = PackedKind.MEMORY if isinstance(orphan, SearchResult) else PackedKind.PASSAGE
         said = text_of(orphan)
@@ -91,7 +92,15 @@ def memory_items(
     return items
 
 
-def _memory(material: Material, one: SearchResult, rank: int, full: int, *, overruled: bool, index: bool) -> Item:
+def only_app(material: Material) -> str | None:
+    """The app that all memories come from, which is then named once. None: there are several."""
+    apps = {one.app_name for one in material.memories}
+    return next(iter(apps)) if len(apps) == 1 else None
+
+
+def _memory(
+    material: Material, one: SearchResult, rank: int, full: int, app: str, *, overruled: bool, index: bool
+) -> Item:
     cluster = list(material.clusters.get(one.id, ()))
     said = " ".join(one.memory.split())
     shown = tokens.cut(said, INDEX_MOST if index else MEMORY_MOST)
@@ -103,7 +112,7 @@ def _memory(material: Material, one: SearchResult, rank: int, full: int, *, over
     marks += ["overruled by the state"] if overruled else []
     marks += [f"+{len(cluster)} alike"] if cluster else []
     at = said_at(one) if one.kind == KEYED else one.created_at
-    parts = [f"[{short(one.id)}] {at:%Y-%m-%d} {name_of(one.app_name)}:", shown]
+    parts = [f"[{short(one.id)}] {at:%Y-%m-%d}{app}:", shown]
     parts += [f"({'; '.join(marks)})"] if marks else []
     value = PackedMemory(
         one.id, _two_lines(one.memory, shown), one.score, one.app_name, one.namespace, one.thread_id, one.kind,

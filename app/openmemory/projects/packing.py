@@ -16,7 +16,17 @@ from uuid import UUID
 from openmemory.content_policy.injection import instructs
 from openmemory.projects import tokens
 from openmemory.projects.contradictions import Contradiction, Side, contradictions, corrections
-from openmemory.projects.pack_items import Item, Material, memory_items, name_of, passage_items, short, text_of, titled
+from openmemory.projects.pack_items import (
+    Item,
+    Material,
+    memory_items,
+    name_of,
+    only_app,
+    passage_items,
+    short,
+    text_of,
+    titled,
+)
 from openmemory.projects.pack_schemas import (
     ConflictSide,
     ContextPack,
@@ -52,8 +62,8 @@ VALUE_MOST = 12
 DROPPED_SHOWN = 20
 """The lines about what was left out."""
 
-_FOR_DROPPED = 200
-"""The tokens of a large pack that are for these lines."""
+_FOR_DROPPED = 14
+"""The tokens of a pack that are kept for these lines: for their number. Evidence comes before the names of the rest."""
 
 _FIRST = (PackedKind.MEMORY,) * 3 + (PackedKind.PASSAGE,) * 2
 _THEN = (PackedKind.MEMORY,) * 4 + (PackedKind.PASSAGE,)
@@ -72,7 +82,9 @@ RULES = (
 class _Packing:
     """The text of a pack while it is filled."""
 
-    def __init__(self, budget: int, frame: Sequence[str]) -> None:
+    def __init__(self, budget: int, frame: Sequence[str], headings: Mapping[str, str]) -> None:
+        """`headings`: those of sections that have another one than their name."""
+        self.headings = headings
         self.budget = budget
         self.left = budget - tokens.count("\n".join(frame)) - 1
         self.opens = self.left >= 0
@@ -81,7 +93,7 @@ class _Packing:
     def put(self, section: str, text: str, size: int, *, beside: int = 0) -> bool:
         """Add a text to a section if there is room for it, and for `beside` more tokens."""
         if section not in self.sections:
-            size += tokens.count(section) + 1
+            size += tokens.count(self.heading(section)) + 1
         if not self.opens or size + 1 + beside > self.left:
             return False
         self.left -= size + 1
@@ -91,11 +103,15 @@ class _Packing:
     def size(self, lines: Sequence[_Line]) -> int:
         """The number of tokens that these lines need, with the names of sections that are not there yet."""
         new = {line.section for line in lines} - self.sections.keys()
-        return sum(tokens.count(text) + 1 for text in (*new, *(line.text for line in lines)))
+        return sum(tokens.count(text) + 1 for text in (*map(self.heading, new), *(line.text for line in lines)))
+
+    def heading(self, section: str) -> str:
+        """The line above a section."""
+        return self.headings.get(section, section)
 
     def room(self, section: str) -> int:
         """The number of tokens that a text in a section may have."""
-        heading = 0 if section in self.sections else tokens.count(section) + 1
+        heading = 0 if section in self.sections else tokens.count(self.heading(section)) + 1
         return self.left - heading - 1 if self.opens else 0
 
 
@@ -272,7 +288,8 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
     frame = _framed(material.namespace, "data-", [])
     reserve = min(_FOR_DROPPED, budget // 12)
     # A digit of a tag is one token at most.
-    packing = _Packing(budget - 2 * _DIGITS - reserve, frame)
+    headings = {} if (app := only_app(material)) is None else {_MEMORIES: f"Memories from {name_of(app)}:"}
+    packing = _Packing(budget - 2 * _DIGITS - reserve, frame, headings)
     kept = _put_state(packing, material.state, dropped, decisions)
     left_out = [one for one in dropped if one.kind is not PackedKind.STATE]
     filling = _Filling(
@@ -365,7 +382,7 @@ def _rendered(material: Material, packing: _Packing, secret: bytes) -> str:
     inside = list[str]()
     for section in _ORDER:
         if section in packing.sections:
-            inside += [section, *packing.sections[section]]
+            inside += [packing.heading(section), *packing.sections[section]]
     data = "\n".join(inside)
     number = int.from_bytes(hmac.digest(secret, data.encode("utf-8", "replace"), "sha256")[:8]) % 10**_DIGITS
     tag = f"data-{number:0{_DIGITS}d}"
