@@ -63,6 +63,7 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _SCALES = {"k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000, "bn": 10**9, "billion": 10**9}
 _ACTING = re.compile(r"(?<![\w-])(?<!\w')([A-Z]\w*(?:['-]\w+)*+'?) (?=([a-z']+))")
 _USED_TO = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bget )(?<!\bgot )(?<!\bbe )\bused to\b", re.IGNORECASE)
+_UNSEPARATED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _TAKEN_OVER = re.compile(r"\b(?:took|takes|taken) over\b|\bno longer\b|\bfrom now on\b", re.IGNORECASE)
 _TITLES = ("Dr", "Mr", "Mrs", "Ms", "Prof", "St")
 _ELIDED = re.compile(r"(?:[cdjlmnst]|qu)'(?=[^\W\d_]{2})")
@@ -222,6 +223,11 @@ class ComparedText:
     def negations(self) -> Negations:
         """What the text denies."""
         return negations(self.text, self.content, _canonical)
+
+    @cached_property
+    def unseparated(self) -> bool:
+        """The text has letters of a script without blanks between words."""
+        return _UNSEPARATED.search(self.text) is not None
 
     def has(self, some: frozenset[str]) -> frozenset[str]:
         """Those of the words that occur in the text."""

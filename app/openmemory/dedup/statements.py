@@ -56,7 +56,6 @@ _HAPPENED = words(
 _BE = words("is are am be been 's being gets")
 _VERBS = NAMING | _IS | words("be have need must should after every within for than per")
 """Words after which a number is a value."""
-_UNSEPARATED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _PRONOUNS = words("i we you they he she it")
 _ARTICLE_NOUN_VERB = 2
 """The place of the verb in most sentences that begin with an article, in languages whose verbs no list has."""
@@ -109,9 +108,12 @@ def statements(text: str) -> Iterator[Statement]:
 
 def is_alike(one: ComparedText, other: ComparedText) -> bool:
     """Returns True if two texts may be the same sentence but for a little: what `same_but` is asked for."""
-    if len(one.content & other.content) * 2 >= len(one.content | other.content):
+    first, second = one.content, other.content
+    if 2 * min(len(first), len(second)) >= max(len(first), len(second)) and (
+        3 * len(first & second) >= len(first) + len(second)
+    ):
         return True
-    return bool(_UNSEPARATED.search(one.text) and _UNSEPARATED.search(other.text))
+    return one.unseparated and other.unseparated
 
 
 def same_but(old: ComparedText, new: ComparedText) -> str:
@@ -189,7 +191,7 @@ _NAME = re.compile(r"[^\W\d_a-z]\w+")
 def _denies(one: ComparedText, other: ComparedText) -> bool:
     """Returns True if a text denies what another one says, and both say nearly the same otherwise."""
     mine, theirs = one.negations, other.negations
-    if _UNSEPARATED.search(one.text):
+    if one.unseparated:
         pairs, others = ({text[at : at + 2] for at in range(len(text) - 1)} for text in (one.text, other.text))
         return mine.clauses != theirs.clauses and 2 * len(pairs & others) >= min(len(pairs), len(others))
     first, second = ({word for word in text.content if not is_negation(word)} for text in (one, other))

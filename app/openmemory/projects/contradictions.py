@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 from uuid import UUID
@@ -21,6 +22,9 @@ from openmemory.projects.schemas import ProjectState
 from openmemory.projects.states import leaves
 from openmemory.search.schemas import SearchResult
 from openmemory.serialization import exact_json
+
+_KEPT = 1_024
+"""The texts whose statements are kept in memory: packs show the same memories again and again."""
 
 
 class Side(NamedTuple):
@@ -76,13 +80,23 @@ def said_at(memory: SearchResult) -> datetime:
     return max(memory.created_at, memory.updated_at)
 
 
+@lru_cache(maxsize=_KEPT)
+def _stated(text: str) -> tuple[Statement, ...]:
+    return tuple(statements(text))
+
+
+@lru_cache(maxsize=_KEPT)
+def _features(text: str) -> ComparedText:
+    return ComparedText(text)
+
+
 def _age(memory: SearchResult) -> tuple[datetime, str]:
     return said_at(memory), str(memory.id)
 
 
 def _statements(memory: SearchResult) -> Iterator[Statement]:
     if memory.kind != KEYED:
-        yield from statements(memory.memory)
+        yield from _stated(memory.memory)
         return
     topic, key, value = value_parts(memory.key, memory.memory)
     if (found := under_key((topic, key), value, value)) is not None:
@@ -140,7 +154,7 @@ def _by_statements(stated: Sequence[_Stated]) -> Iterator[Contradiction]:
 
 def _by_sentences(memories: Sequence[SearchResult], known: set[frozenset[UUID]]) -> Iterator[Contradiction]:
     """Pairs of memories of one namespace that are the same sentence but for a number, a word or a negation."""
-    texts = [(one, ComparedText(one.memory)) for one in memories if len(one.memory) <= MAX_LENGTH]
+    texts = [(one, _features(one.memory)) for one in memories if len(one.memory) <= MAX_LENGTH]
     for (one, first), (other, second) in combinations(texts, 2):
         if one.namespace != other.namespace or not is_alike(first, second) or {one.id, other.id} in known:
             continue
