@@ -37,7 +37,7 @@ BUDGET, MAX_BUDGET = 2_500, 10_000
 MEMORIES, PASSAGES = 10, 4
 """The number of memories and passages that are looked for at least."""
 
-_TOKENS_EACH = 45, 400
+_TOKENS_EACH = 20, 400
 """The tokens of the budget for which one more memory, and one more passage, is looked for."""
 
 _AT_MOST = 50, 12
