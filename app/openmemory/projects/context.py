@@ -132,7 +132,9 @@ class ContextPacks:
         question = asked.query or (about and about.content[: self._limits.query])
         if question is None:
             raise Invalid("query", "must be a question, or `about` must name a memory")
-        namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL)))
+        # The log keeps the question for those who reach all of these. It may be the text of the memory.
+        own = () if about is None or asked.query else (about.namespace,)
+        namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL, *own)))
         most, evidence = map(self._search.at_most, _limits(asked.budget))
         wanted = SearchQuery(question, limit=most, namespaces=namespaces)
         (found, passages), state, (standing, near) = await asyncio.gather(
