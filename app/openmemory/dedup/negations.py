@@ -76,7 +76,7 @@ class Negations(NamedTuple):
 
 
 def negations(text: str, content: Collection[str], canonical: Callable[[str], str]) -> Negations:
-    """What a text in its normal form denies. `content`: its content words in the form that `canonical` gives."""
+    """Reads what a text in its normal form denies. `content`: its content words in the form that `canonical` gives."""
     count, denied = len(_UNSEPARATED.findall(text)), list[frozenset[str]]()
     clause, at = list[str](), -1
     for word in [*(found.casefold() for found in _PART.findall(text)), "."]:

@@ -221,7 +221,7 @@ class ComparedText:
 
     @cached_property
     def negations(self) -> Negations:
-        """What the text denies."""
+        """The negations of the text, and what they deny."""
         return negations(self.text, self.content, _canonical)
 
     @cached_property

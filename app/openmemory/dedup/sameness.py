@@ -8,7 +8,7 @@ from openmemory.dedup.paraphrases import ComparedText, TextComparison, compared
 
 
 class Item(NamedTuple):
-    """What is compared of an item. `key`: the key under which its value is set, or that a client gave it."""
+    """The parts of an item that are compared. `key`: the key under which its value is set, or that a client gave it."""
 
     namespace: str
     key: str | None
@@ -21,7 +21,7 @@ def item(namespace: str, key: str | None, text: str) -> Item:
 
 
 def sameness(older: Item, newer: Item) -> TextComparison:
-    """How a newer item relates to an older one.
+    """Compares a newer item with an older one.
 
     Only items of one namespace and one key say the same, and only if their numbers, names, negations and signs agree.
     A value under a key is therefore never the same as a memory without one.

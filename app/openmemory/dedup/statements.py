@@ -117,8 +117,8 @@ def is_alike(one: ComparedText, other: ComparedText) -> bool:
 
 
 def same_but(old: ComparedText, new: ComparedText) -> str:
-    """What makes two texts that are otherwise the same sentence contradict each other: `number`, `negation` or
-    `opposite`. Empty if nothing does."""
+    """Returns why two texts that are otherwise the same sentence contradict each other: `number`, `negation` or
+    `opposite`. Empty if they do not."""
     comparable = max(len(old.text), len(new.text)) <= MAX_LENGTH and "?" not in old.text + new.text
     if not comparable or bool(old.has(UNCERTAIN)) != bool(new.has(UNCERTAIN)):
         return ""

@@ -28,7 +28,7 @@ _KEPT = 1_024
 
 
 class Side(NamedTuple):
-    """What one side says, and when. `memory_id`: None for the state of the project."""
+    """One side: its value, and when it was said. `memory_id`: None for the state of the project."""
 
     memory_id: UUID | None
     value: str | None

@@ -76,7 +76,7 @@ class PackedLink:
 
 @dataclass(slots=True)
 class ConflictSide:
-    """What one side of a conflict says, and since when."""
+    """One side of a conflict: its value, and since when."""
 
     memory_id: Annotated[UUID | None, Field(description="null: the state of the project.")]
     value: Annotated[str | None, Field(description="Its value; null: the texts differ by a negation.")]

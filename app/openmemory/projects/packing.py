@@ -48,7 +48,7 @@ LINKED = 0.5
 """The share of its worth that an included memory passes on to the memories that are linked to it."""
 
 AROUND = 0.4
-"""What a memory gains that shares a thread, a tag or an entity with the one that the pack is about."""
+"""The gain of a memory that shares a thread, a tag or an entity with the one that the pack is about."""
 
 STANDING_SHARE = 10
 """The part of the budget that memories get that are candidates whatever the question is: one by this number."""
