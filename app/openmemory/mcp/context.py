@@ -48,7 +48,7 @@ class InitialArguments(ProjectArguments):
 class ContextArguments(ProjectArguments):
     query: str = Field(description="The task or question.")
     budget: int = Field(BUDGET, description="Tokens.")
-    cluster: bool = Field(True, description="Show memories that say nearly the same once.")
+    cluster: bool = Field(True, description="Show memories that say the same once.")
     detail: Literal["full", "index"] = Field("full", description="index: a line of each item.")
     include_orphans: bool = Field(False, description="Memories of dropped commits too.")
 
