@@ -253,6 +253,10 @@ class Attempts:
             for _ in range(1 if name in rare or any(part in name for part in few) else 40 if name in often else 12)
         ]
 
+    def only(self, *names: str) -> None:
+        """Try these operations only."""
+        self._names = list(names)
+
     @property
     def doors(self) -> set[str]:
         """The operations that are tried."""
