@@ -79,7 +79,7 @@ def read(file: Path = FILE) -> list[Pair]:
 
 def outcome(stored: StoredPair, pack: ContextPack) -> Outcome:
     """What a pack holds of a pair."""
-    there = {one.id for one in pack.memories}
+    there = {id_ for one in pack.memories for id_ in (one.id, *one.cluster_ids)}
     sides = {stored.older, stored.newer}
     named = any({one.newer.memory_id, one.older.memory_id} == sides for one in pack.conflicts)
     return Outcome(stored.pair, stored.older in there, stored.newer in there, named)

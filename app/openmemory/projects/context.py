@@ -159,7 +159,7 @@ class ContextPacks:
         material = Material(
             asked.namespace, question, state, gathered.memories, passed, gathered.clusters, gathered.links,
             [*orphans, *gathered.orphans], {**history.commits, **gathered.commits}, found.search_method,
-            "; ".join(notes) or None, asked.about, near, frozenset(standing),
+            "; ".join(notes) or None, asked.about, near, frozenset(standing), caller.timezone,
         )  # fmt: skip
         # In a thread, because tokens are counted.
         made = await asyncio.to_thread(self._packed, material, asked)

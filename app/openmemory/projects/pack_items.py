@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from openmemory.content_policy.injection import LABEL, instructs
 from openmemory.memories.intake import KEYED
@@ -14,6 +15,7 @@ from openmemory.projects.contradictions import said_at
 from openmemory.projects.pack_schemas import DroppedItem, PackedKind, PackedMemory, PackedPassage
 from openmemory.projects.schemas import ProjectState
 from openmemory.search.schemas import Method, PassageResult, SearchResult
+from openmemory.serialization.zones import UTC_ZONE, day_shown
 
 MEMORY_MOST, PASSAGE_MOST = 80, 320
 """The number of tokens that one item may have."""
@@ -33,7 +35,8 @@ class Material:
     stay out because their commit is not in the history of the checkout. `commits`: those of memories.
 
     `links` has all links between the memories. `about`: the memory that comes first. `around` says what relates a
-    memory to it. `standing`: the memories that are candidates whatever the question is.
+    memory to it. `standing`: the memories that are candidates whatever the question is. `timezone`: that of
+    the dates in the text.
     """
 
     namespace: str
@@ -50,6 +53,7 @@ class Material:
     about: UUID | None = None
     around: Mapping[UUID, str] = field(default_factory=dict)
     standing: Set[UUID] = frozenset()
+    timezone: ZoneInfo = UTC_ZONE
 
 
 @dataclass(slots=True)
@@ -108,11 +112,11 @@ def _memory(
     around = material.around.get(one.id)
     marks = [around] if around else []
     marks += _shown_names(tags, entities, said)
-    marks += [f"valid until {one.valid_until:%Y-%m-%d}"] if one.valid_until else []
+    marks += [f"valid until {day_shown(one.valid_until, material.timezone)}"] if one.valid_until else []
     marks += ["overruled by the state"] if overruled else []
     marks += [f"+{len(cluster)} alike"] if cluster else []
     at = said_at(one) if one.kind == KEYED else one.created_at
-    parts = [f"[{short(one.id)}] {at:%Y-%m-%d}{app}:", shown]
+    parts = [f"[{short(one.id)}] {day_shown(at, material.timezone)}{app}:", shown]
     parts += [f"({'; '.join(marks)})"] if marks else []
     value = PackedMemory(
         one.id, _two_lines(one.memory, shown), one.score, one.app_name, one.namespace, one.thread_id, one.kind,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain, cycle
 from typing import Any, NamedTuple
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from openmemory.content_policy.injection import instructs
 from openmemory.projects import tokens
@@ -40,6 +41,7 @@ from openmemory.projects.pack_schemas import (
 from openmemory.projects.schemas import ProjectState
 from openmemory.search.schemas import PassageResult, SearchResult
 from openmemory.serialization import exact_json
+from openmemory.serialization.zones import day_shown
 
 STATE_MOST = 600
 """The number of tokens that the state may have."""
@@ -293,7 +295,7 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
     # A digit of a tag is one token at most.
     headings = {} if (app := only_app(material)) is None else {_MEMORIES: f"Memories from {name_of(app)}:"}
     packing = _Packing(budget - 2 * _DIGITS - reserve, frame, headings)
-    kept = _put_state(packing, material.state, dropped, decisions)
+    kept = _put_state(packing, material.state, material.timezone, dropped, decisions)
     left_out = [one for one in dropped if one.kind is not PackedKind.STATE]
     filling = _Filling(
         material, packing, {UUID(item.id): item for item in memories}, conflicts,
@@ -337,13 +339,17 @@ def _represented(newer: Mapping[UUID, UUID], material: Material) -> dict[UUID, U
 
 
 def _put_state(
-    packing: _Packing, state: ProjectState | None, dropped: list[DroppedItem], decisions: list[ItemDecision]
+    packing: _Packing,
+    state: ProjectState | None,
+    zone: ZoneInfo,
+    dropped: list[DroppedItem],
+    decisions: list[ItemDecision],
 ) -> dict[str, Any] | None:
     """Put the state, without its last keys if it is too long. Returns what is left of it."""
     if state is None or state.state is None:
         return None
     left, full = dict(state.state), tokens.count(_json(state.state))
-    head = f"revision {state.revision}, {state.updated_at:%Y-%m-%d}, {name_of(state.app_name)}"
+    head = f"revision {state.revision}, {day_shown(state.updated_at, zone)}, {name_of(state.app_name)}"
     most = min(STATE_MOST, packing.room(_STATE))
     gone = list[str]()
     while True:
