@@ -463,6 +463,13 @@ async def test_no_registration_of_a_project_tells_of_a_hidden_one(tenancy):
     assert trial.hidden_registrations > 3
 
 
+async def test_no_pack_names_a_hidden_side_of_a_link_or_a_conflict(tenancy):
+    """Memories of the world are linked, share a thread and a tag, and contradict each other."""
+    trial = await trial_of(tenancy, 46)
+    trial.attempts.only("POST /api/v1/context", "tool mem_get_context", "tool mem_show", "GET /api/v1/links")
+    await trial.run(80)
+
+
 async def test_nothing_of_anybody_else_is_seen_or_changed(tenancy):
     """A few in every run; `make slow` tries more."""
     trial = await trial_of(tenancy, 1)

@@ -104,6 +104,11 @@ def search_answer(
     return answer
 
 
+def unscored(rows: Sequence[Any]) -> list[SearchResult]:
+    """Rows that were read back although no search found them, as results with the score 0."""
+    return [_result(row, Fused(row.id, 0.0, 0.0, 0.0, None, None), 0.0) for row in rows]
+
+
 def passage_answer(found: ReadRows, method: Method, best: Sequence[Fused]) -> PassageAnswer:
     """The answer with these hits among passages."""
     results = []

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import NamedTuple
+from uuid import UUID
 
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.rule_cache import RuleCache
@@ -44,11 +45,19 @@ from openmemory.search.overview import BACKGROUND, BROAD, NOTHING_FOUND, empty_a
 from openmemory.search.periods import NamedTimes, names_a_time
 from openmemory.search.query_analysis import MAX_LEXEMES
 from openmemory.search.query_text import is_broad, lexemes
-from openmemory.search.readback import log_search, read_best
+from openmemory.search.readback import log_search, read_best, readback
 from openmemory.search.recency import add_times, recency_of
 from openmemory.search.reranking import Reranker, rerank
-from openmemory.search.results import ReadRows, passage_answer, search_answer
-from openmemory.search.schemas import CorpusName, Method, PassageAnswer, RerankedBy, SearchAnswer, SearchQuery
+from openmemory.search.results import ReadRows, passage_answer, search_answer, unscored
+from openmemory.search.schemas import (
+    CorpusName,
+    Method,
+    PassageAnswer,
+    RerankedBy,
+    SearchAnswer,
+    SearchQuery,
+    SearchResult,
+)
 from openmemory.search.threads import add_threads, preceding
 from openmemory.search.time_only import memories_written_at
 from openmemory.sources.symbols import normal
@@ -187,6 +196,21 @@ class Search:
             self._search(caller, query, counted),
             self._passages(caller, replace(query, limit=passages), counted),
         )
+
+    async def read(self, caller: Caller, query: SearchQuery, ids: Sequence[UUID]) -> list[SearchResult]:
+        """Returns the memories with these ids that match the filters of a query and that the caller may read, in order
+        and with the score 0. Logs each access as one of this search, which the rate limit has counted before.
+
+        Raises:
+            Invalid: a filter cannot be used.
+            Unavailable: PostgreSQL does not answer.
+        """
+        query, within_reach = self._checked(caller, query)
+        if not ids or not within_reach:
+            return []
+        context = search_context(self._resources, caller, query)
+        found = [(id_, 0.0) for id_ in ids]
+        return unscored(await readback(context, found, limit=len(found), method=Method.HYBRID))
 
     async def overview(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """Returns the most telling memories that match the filters of the query and that the caller may read, best
