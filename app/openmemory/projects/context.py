@@ -27,7 +27,7 @@ from openmemory.projects.pack_schemas import ContextPack
 from openmemory.projects.packing import Material, pack
 from openmemory.projects.states import ProjectStates
 from openmemory.projects.usage import ReadCounts
-from openmemory.search.brief import GENERAL
+from openmemory.search.overview import GENERAL
 from openmemory.search.schemas import PassageResult, SearchQuery, SearchResult
 from openmemory.search.service import Search
 

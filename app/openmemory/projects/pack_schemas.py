@@ -29,7 +29,7 @@ class PackedMemory:
 
     id: UUID
     text: Annotated[str, Field(description="Its first line, and the rest on a second line.")]
-    score: float
+    score: float | None
     app_name: str
     namespace: str
     thread_id: str | None

@@ -38,11 +38,14 @@ from openmemory.index.models import ItemKind
 from openmemory.index.port import Hit
 from openmemory.search.lexical_filter import KEYS, FilterSet, LexicalFilter, words_of
 from openmemory.search.query_analysis import QueryAnalysis, analysed
-from openmemory.search.query_text import quoted
+from openmemory.search.query_text import EMOJI_STYLE, quoted
 
 MOST = 2_000
 """The number of memories that BM25 is computed for. They are the newest that contain one of the rarest words: as many
 words as select so many memories, at least one."""
+
+SIGNS_READ = 10_000
+"""The number of newest memories in which signs are looked for."""
 
 PARTIAL = 0.5
 """The score of the best partial match relative to the last match of a whole word."""
@@ -93,6 +96,22 @@ class LexicalSearch:
             return await self._scored(tx, self.where)
         among = ids if self.where.ids is None else set(ids).intersection(self.where.ids)
         return await self._scored(tx, replace(self.where, ids=tuple(among))) if among else []
+
+    async def phrases(self, tx: Tx) -> list[LexicalHit]:
+        """The memories that contain the words one after the other, or the only word."""
+        if self.nothing:
+            return []
+        phrase = replace(self, query=f'"{self.query}"')
+        return await (phrase._scored(tx, self.where, "phrases") if quoted(phrase.query) else self.by_words(tx))
+
+    async def signs(self, tx: Tx) -> list[LexicalHit]:
+        """The memories that contain a query of signs, such as `=>` or an emoji, newest first. Only the `SIGNS_READ`
+        newest memories are read: no index contains signs."""
+        said = self.query.replace(EMOJI_STYLE, "").strip()
+        if self.limit < 1 or self.where.nothing or not said:
+            return []
+        found = await self._rows(tx, _signs(FilterSet.of(self.where)), self.where, {"query": said})
+        return [LexicalHit(id_, score, partial=True) for id_, score in found]
 
     def is_complete(self, hits: Sequence[LexicalHit]) -> bool:
         """Returns True if no phrases and no parts of words are to be looked for."""
@@ -184,6 +203,12 @@ def _bm25(shape: FilterSet, candidates: str) -> str:
 def _partial(shape: FilterSet) -> str:
     """The statement for memories that contain a part of a word."""
     return shape.statement("partial_matches", needle_words=words_of("needle"))
+
+
+@lru_cache(maxsize=256)
+def _signs(shape: FilterSet) -> str:
+    """The statement for memories that contain signs."""
+    return shape.statement("signs", signs_read=SIGNS_READ)
 
 
 _TYPES: dict[str, Any] = {
