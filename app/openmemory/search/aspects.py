@@ -68,7 +68,8 @@ _RULES = (
     _rule(
         Aspect.WORK, 1.0,
         r"(?:i|user|she|he) (?:\w{1,10} )?(?:works?|am working|worked) (?:as|at|for)|works? as an?"
-        r"|(?:my|user'?s) (?:new )?job|a new job (?:at|with|as)|employed (?:at|by)|my (?:employer|profession|boss)|ich arbeite|arbeitet? (?:als|bei)"
+        r"|(?:my|user'?s) (?:new )?job|a new job (?:at|with|as)"
+        r"|employed (?:at|by)|my (?:employer|profession|boss)|ich arbeite|arbeitet? (?:als|bei)"
         r"|mein (?:beruf|job|arbeitgeber|chef)|trabajo (?:como|en|para)|mi (?:trabajo|jefe|jefa)"
         r"|je travaille|mon travail",
         r"(?:で|に)(?:働|勤)|仕事は|我在.{1,12}工作",

@@ -65,7 +65,7 @@ async def nothing_found(context: SearchContext, method: Method, *notes: str | No
     else:
         why = f"nothing was found for {looked_for(context.query.text)} {_among(context, counted.total)}"
         if counted.waiting:
-            why += f"; {_waits(counted.waiting)}"
+            why += f"; {_waits(counted)}"
     return SearchAnswer([], method, noted(*notes, why))
 
 
@@ -151,10 +151,11 @@ def _among(context: SearchContext, total: int) -> str:
     return f"in the only memory {which}" if total == 1 else f"in the {total:,} memories {which}"
 
 
-def _waits(count: int) -> str:
-    if count == 1:
-        return "1 of them waits for the vector index, and can be found by its words only until then"
-    return f"{count:,} of them wait for the vector index, and can be found by their words only until then"
+def _waits(counted: Tally) -> str:
+    if counted.waiting > 1:
+        return f"{counted.waiting:,} of them wait for the vector index, and can be found by their words only until then"
+    which = "it" if counted.total == 1 else "1 of them"
+    return f"{which} waits for the vector index, and can be found by its words only until then"
 
 
 @by_shape

@@ -77,25 +77,41 @@ def _may_read(owner: bool, default: Default, corpus: Corpus) -> CompiledStatemen
 
 
 async def read_best(context: SearchContext, ranked: Sequence[Fused], method: Method, found: ReadRows) -> None:
-    """Reads back hits that were not tried yet, best first, until none of the rest can be among the best. Of those below
-    `found.least`, reads back what contains the query as it is written."""
-    least = found.least
-    evident = sum(1 for _ in takewhile(lambda hit: found.shown(hit.score) >= least, ranked))
-    found.cut = evident < len(ranked)
+    """Reads back hits that were not tried yet, best first, until none of the rest can be among the best.
+
+    Of those below `found.least`, reads back what contains the query as it is written. If a flagged memory is among the
+    best, the others are read whatever they score: a text that somebody planted must not make them look irrelevant.
+    """
+    evident = sum(1 for _ in takewhile(lambda hit: found.shown(hit.score) >= found.least, ranked))
     literal = literally(context.query.text)
     below = [hit for hit in ranked[evident:] if hit.bm25 is not None] if literal else []
-    hits = [(hit.id, hit.score) for hit in [*ranked[:evident], *below] if hit.id not in found.tried]
+    await _read(context, [*ranked[:evident], *below], method, found, least=found.least, literal=literal or "")
+    found.cut = evident < len(ranked) and not found.lowered()
+    if evident < len(ranked) and not found.cut:
+        await _read(context, ranked[evident:], method, found)
+
+
+async def _read(
+    context: SearchContext,
+    ranked: Sequence[Fused],
+    method: Method,
+    found: ReadRows,
+    *,
+    least: float = 0.0,
+    literal: str = "",
+) -> None:
+    hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
     start, count = 0, found.limit + SPARE
     while start < len(hits) and (wanted := found.wanted(hits[start][1])):
         some = hits[start : start + count]
         shown = [(id_, found.shown(score)) for id_, score in some]
-        rows = await readback(context, shown, limit=wanted, method=method, least=least, literal=literal or "")
+        rows = await readback(context, shown, limit=wanted, method=method, least=least, literal=literal)
         if context.query.as_of is not None:
             rows = await asyncio.to_thread(_labelled, rows, context.flags)
         found.rows |= {row.id: row for row in rows}
         # The statement stopped as soon as it had the requested number of rows.
         tried = rows[-1].position if len(rows) == wanted else len(some)
-        found.tried.update(id_ for id_, _ in some[:tried])
+        found.tried.update(id_ for id_, score in shown[:tried] if score >= least or id_ in found.rows)
         start, count = start + tried, len(hits)
 
 
