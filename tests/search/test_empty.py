@@ -88,19 +88,19 @@ async def test_what_waits_for_the_index_is_counted(services: Services, owner: Ca
 
 
 async def test_hits_below_the_bound_are_not_shown_unless_everything_is_asked_for(
-    services: Services, owner: Caller, monkeypatch: pytest.MonkeyPatch
+    services: Services, app_caller: Caller, owner: Caller, monkeypatch: pytest.MonkeyPatch
 ):
-    await stored(services, owner)
+    await stored(services, app_caller)
     query = "who plays the violin in the orchestra at night?"
-    every = (await services.search.search(owner, SearchQuery(query, everything=True))).results
+    every = (await services.search.search(app_caller, SearchQuery(query, everything=True))).results
     scores = [result.score for result in every]
     assert len(scores) > 1
     assert None not in scores
     monkeypatch.setattr(calibration, "MIN_SCORE", (scores[0] + scores[1]) / 2)
-    shown = (await services.search.search(owner, SearchQuery(query))).results
+    shown = (await services.search.search(app_caller, SearchQuery(query))).results
     assert [result.id for result in shown] == [every[0].id]
-    log = await services.memories.access_log(owner, every[1].id)
-    assert len(log.logs) == 1  # the search for everything
+    logs = [(await services.memories.access_log(owner, result.id)).total for result in every[:2]]
+    assert logs == [2, 1]  # what is not shown is not logged
 
 
 async def test_a_text_that_contains_the_query_as_written_is_shown_at_any_score(

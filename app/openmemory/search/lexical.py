@@ -254,9 +254,15 @@ def _best(sql: str, readable: ColumnElement[bool] | None, kind: ItemKind, kept: 
 _unkept = partial_of(_best.__wrapped__, kept=False)
 
 
+_WORD = re.compile(
+    r"[\w\-./'\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u0670\u0900-\u0dff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u200c\u200d]+"
+)
+"""A word with the vowels and tones that stand above, below or between the letters of many scripts."""
+
+
 def _needles(query: str) -> list[str]:
     """The words of the query to find inside other words, longest first, and the query itself if it is short."""
-    words = {word.strip("-./'_").lower() for word in re.findall(r"[\w\-./']+", query)}
+    words = {word.strip("-./'_").lower() for word in _WORD.findall(query)}
     worth = {word for word in words if len(word) > 2 or not word.isascii()}
     whole = query.strip().lower()
     if " " in whole and len(whole) <= 40:
