@@ -59,7 +59,7 @@ async def test_nothing_is_returned_where_nothing_is_found_and_the_note_says_amon
 
 
 async def test_a_note_counts_only_what_the_caller_may_read(services: Services, app_caller: Caller, owner: Caller):
-    await stored(services, owner, TEXTS[:4], namespace="private")
+    await stored(services, owner, TEXTS[:4], namespace="private", created_at=THEN)
     await stored(services, owner, TEXTS[4:], namespace="shared")
     await services.memories.add(owner, MemoryCreate("Not delivered, and not for apps", namespace="private"))
     rule = GrantCreate(app=app_caller.app, effect="deny", object_type="namespace", object="private")
@@ -69,6 +69,7 @@ async def test_a_note_counts_only_what_the_caller_may_read(services: Services, a
     _, note = await found(services, app_caller, "what happened in May 2019?")
     assert note is not None
     assert "go from" in note
+    assert "2025-03-10" not in note
     _, note = await found(services, app_caller, "quasar redshift", namespaces=("private",))
     assert note == "No memory matches the filters of the query; without them, there are 2 memories"
 

@@ -28,7 +28,7 @@ class Aspect(IntEnum):
 
 
 class Told(NamedTuple):
-    """What a memory tells about a person. `weight`: how much it belongs into an overview, 0 to 1."""
+    """The side of a person that a memory is about. `weight`: how much it belongs into an overview, 0 to 1."""
 
     aspect: Aspect
     weight: float
@@ -154,7 +154,7 @@ _FIRST_PERSON = re.compile(
 
 
 def told(text: str, groups: Collection[str], *, project: bool) -> Told | None:
-    """What a memory tells about the person; None if it is about something else, such as a project.
+    """Returns what a memory tells about the person; None if it is about something else, such as a project.
 
     `groups`: its categories and its kind. `project`: it is in the namespace of a project, where only a text in the
     first person is about a person.

@@ -85,7 +85,7 @@ async def no_memory(context: SearchContext, method: Method, *notes: str | None) 
 
 
 async def _no_memory(context: SearchContext, counted: Tally) -> str:
-    """Why no memory matches the filters: the app is paused, there is none at all, or there are only others."""
+    """Says why no memory matches the filters: the app is paused, there is none at all, or there are only others."""
     if not counted.paused and context.filter.shape != _unfiltered(context).filter.shape:
         counted = await tally(_unfiltered(context))
     if counted.paused:
@@ -125,7 +125,7 @@ def _period(time: Period) -> str:
 
 
 def looked_for(query: str) -> str:
-    """What was looked for, as a note repeats it: the words of the query without stop words, or the query itself if it
+    """The query as a note repeats it: the words of the query without stop words, or the query itself if it
     has none."""
     every = [word.strip(".,;:!?¿¡()\"'“”„«»…？！。、") or word for word in query.split()]
     found = [word for word in every if word.lower() not in STOP_WORDS] or every

@@ -87,12 +87,12 @@ class Telling(NamedTuple):
 
     @property
     def told(self) -> Told | None:
-        """What it tells about the person."""
+        """The side of the person that it is about, if any."""
         return told(self.text, self.groups, project=self.namespace != GENERAL)
 
     @property
     def subjects(self) -> frozenset[str]:
-        """What a project memory is about: its namespace, or its categories."""
+        """The project that it is about: its namespace, or its categories."""
         return self.groups if self.namespace == GENERAL else frozenset({f"namespace {self.namespace}"})
 
 
