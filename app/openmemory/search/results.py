@@ -164,6 +164,7 @@ def _result(row: Any, hit: Fused | None, score: float | None) -> SearchResult:
         expires_at=row.expires_at,
         valid_until=row.valid_until,
         key=row.key,
+        added_by=None if row.added_by == row.app_name else row.added_by,
     )
 
 
