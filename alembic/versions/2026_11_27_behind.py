@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "2026_11_27_behind"
-down_revision = "2026_11_27_installation"
+down_revision = "2026_11_27_registrations"
 branch_labels = None
 depends_on = None
 
