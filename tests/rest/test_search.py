@@ -32,6 +32,21 @@ async def test_an_answer_says_what_was_found_and_how_with_offsets_in_its_times(c
     assert datetime.fromisoformat(result["created_at"]).utcoffset() is not None
 
 
+async def test_an_empty_answer_keeps_its_shape_and_an_overview_has_no_scores(client, new_user, remember):
+    await remember(new_user, "My name is Ada")
+    nothing = (await client.post(SEARCH, json={"user_id": new_user, "query": "quasar redshift"})).json()
+    assert nothing == {
+        "results": [],
+        "search_method": "hybrid",
+        "note": "Nothing was found for “quasar redshift” in the only memory that you may read",
+    }
+    body = {"user_id": new_user, "query": "who am I?", "explain": True}
+    overview = (await client.post(SEARCH, json=body)).json()
+    [only] = overview["results"]
+    assert (overview["search_method"], only["score"], only["parts"]) == ("overview", None, None)
+    assert "explanation" not in only
+
+
 async def test_only_the_users_own_memories_are_found(client, new_user, remember):
     await remember(f"{new_user}-other", "the coffee of somebody else")
     await remember(new_user, "my coffee")

@@ -37,6 +37,18 @@ async def test_an_added_memory_is_listed_and_found_by_meaning(visitor: Visitor) 
     assert "1 memory found" in visitor.words
 
 
+async def test_a_search_that_finds_nothing_says_so_and_an_overview_has_no_scores(
+    visitor: Visitor, remember: Callable[..., Any]
+) -> None:
+    await remember(visitor.user, "My name is Ada.")
+    await visitor.get("memories", q="quasar redshift")
+    assert "Nothing was found for “quasar redshift” in the only memory that you may read" in visitor.words
+    assert "No memory matches" in visitor.words
+    shown = await visitor.get("memories", q="who am I?")
+    assert "My name is Ada." in visitor.words
+    assert "The chance that it is relevant" not in shown
+
+
 async def test_matches_are_marked(visitor: Visitor, remember: Callable[..., Any]) -> None:
     await remember(visitor.user, "Her coffee is <b>black</b>.")
     shown = await visitor.get("memories", q="coffee")
