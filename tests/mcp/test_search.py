@@ -121,7 +121,7 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(
 
 async def test_an_empty_answer_is_one_line_and_an_overview_has_no_scores(call: Call, remember: Remember) -> None:
     await remember("My name is Ada")
-    nothing = await call("search_memory", query="quasar redshift", response_format="compact")
+    nothing = await call("search_memory", query="quasar redshift", format="compact")
     note = "Nothing was found for “quasar redshift” in the only memory that you may read"
     assert [content["text"] for content in nothing["content"]] == [f"Note: {note}"]
     answer = (await call("search_memory", query="quasar redshift"))["structuredContent"]

@@ -27,11 +27,12 @@ async def test_a_browser_is_led_to_the_page_and_a_program_is_not(client: httpx.A
     assert program.json()["service"] == "openmemory"
 
 
-async def test_an_added_memory_is_listed_and_found_by_meaning(visitor: Visitor) -> None:
+async def test_an_added_memory_is_listed_and_found_by_meaning(visitor: Visitor, services: Services) -> None:
     await visitor.get("memories")
     assert "Nothing is remembered yet" in visitor.words
     await visitor.submit("memories", text="Alice drinks her coffee black.", categories="Drinks, home")
     assert "1 memory" in visitor.words
+    await services.outbox_delivery.drain()
     await visitor.get("memories", q="how does she take her espresso")
     assert "Alice drinks her coffee black." in visitor.words
     assert "1 memory found" in visitor.words
