@@ -21,10 +21,12 @@ from openmemory.memories.models import Memory
 from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.compiled_filter import compiled_filter
 from openmemory.search.context import SearchContext
+from openmemory.search.explanation import SearchRound
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.periods import Period
 from openmemory.search.query_text import STOP_WORDS
 from openmemory.search.readback import log_search
+from openmemory.search.results import ReadRows, search_answer
 from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
 
 MAX_WORDS, MAX_CHARACTERS = 12, 100
@@ -55,9 +57,11 @@ async def tally(context: SearchContext) -> Tally:
     return Tally(*row)
 
 
-async def nothing_found(context: SearchContext, method: Method, *notes: str | None) -> SearchAnswer:
+async def nothing_found(
+    context: SearchContext, method: Method, *notes: str | None, last: SearchRound | None, embedded: str | None
+) -> SearchAnswer:
     """An answer without results, and the event of the audit log. Its note says what was looked for, and among how many
-    memories. `notes` come first."""
+    memories. `notes` come first. `last` and `embedded` as in `search_answer`."""
     await log_search(context, method)
     counted = await tally(context)
     if not counted.total:
@@ -66,7 +70,7 @@ async def nothing_found(context: SearchContext, method: Method, *notes: str | No
         why = f"nothing was found for {looked_for(context.query.text)} {_among(context, counted.total)}"
         if counted.waiting:
             why += f"; {_waits(counted)}"
-    return SearchAnswer([], method, noted(*notes, why))
+    return _without_results(context, method, noted(*notes, why), last, embedded)
 
 
 async def nothing_dated(context: SearchContext) -> SearchAnswer:
@@ -75,13 +79,25 @@ async def nothing_dated(context: SearchContext) -> SearchAnswer:
     await log_search(context, Method.TIME)
     counted = await tally(context)
     why = dated(context.times, counted) if counted.total else await _no_memory(context, counted)
-    return SearchAnswer([], Method.TIME, noted(why))
+    return _without_results(context, Method.TIME, noted(why))
 
 
 async def no_memory(context: SearchContext, method: Method, *notes: str | None) -> SearchAnswer:
     """An answer without results where no memory matches the filters, and the event of the audit log."""
     await log_search(context, method)
-    return SearchAnswer([], method, noted(*notes, await _no_memory(context, await tally(context))))
+    return _without_results(context, method, noted(*notes, await _no_memory(context, await tally(context))))
+
+
+def _without_results(
+    context: SearchContext,
+    method: Method,
+    note: str | None,
+    last: SearchRound | None = None,
+    embedded: str | None = None,
+) -> SearchAnswer:
+    answer = search_answer(context, ReadRows(0), method, [], last=last, embedded=embedded)
+    answer.note = note
+    return answer
 
 
 async def _no_memory(context: SearchContext, counted: Tally) -> str:
@@ -110,8 +126,9 @@ def dated(times: Sequence[Period], counted: Tally) -> str:
 
 def named_times(times: Sequence[Period]) -> str:
     """The times as a note names them, such as "2026-11-16 to 2026-11-22"."""
-    some = [_period(time) for time in times[:MAX_TIMES]]
-    more = len(times) - len(some)
+    different = list(dict.fromkeys(times))
+    some = [_period(time) for time in different[:MAX_TIMES]]
+    more = len(different) - len(some)
     return " or ".join(some) + (f" or at {more} other times that the query means" if more else "")
 
 

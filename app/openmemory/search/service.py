@@ -279,7 +279,7 @@ class Search:
         limit, reranker = context.limit, self._reranker
         found, method, missing, last, embedded = await self._found(context, pace)
         if not found.rows:
-            answer = await nothing_found(context, method, missing)
+            answer = await nothing_found(context, method, missing, last=last, embedded=embedded)
             return self._counted(await self._with_unread(answer, context.caller, context.query), missing)
         second = await rerank(reranker, context.query.text, found)
         answer = search_answer(
