@@ -210,10 +210,10 @@ def test_what_was_looked_for_is_repeated_in_short():
 
 def test_times_are_named_by_their_days():
     day = timedelta(days=1)
-    assert named_times([Period(THEN, THEN + day)]) == "2025-03-10 to 2025-03-11"
+    assert named_times([Period(THEN, THEN + day)], UTC) == "2025-03-10 to 2025-03-11"
     midnight = THEN.replace(hour=0)
-    assert named_times([Period(midnight, midnight + day)]) == "2025-03-10"
-    assert named_times([Period(midnight, None)]) == "since 2025-03-10"
-    assert named_times([Period(None, midnight)]) == "until 2025-03-09"
+    assert named_times([Period(midnight, midnight + day)], UTC) == "2025-03-10"
+    assert named_times([Period(midnight, None)], UTC) == "since 2025-03-10"
+    assert named_times([Period(None, midnight)], UTC) == "until 2025-03-09"
     many = [Period(midnight - n * day, midnight - n * day + day) for n in range(10)]
-    assert named_times(many) == "2025-03-10 or 2025-03-09 or at 8 other times that the query means"
+    assert named_times(many, UTC) == "2025-03-10 or 2025-03-09 or at 8 other times that the query means"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
 
 from sqlalchemy import Uuid, bindparam, func, literal_column, select
@@ -78,7 +78,7 @@ async def nothing_dated(context: SearchContext) -> SearchAnswer:
     log."""
     await log_search(context, Method.TIME)
     counted = await tally(context)
-    why = dated(context.times, counted) if counted.total else await _no_memory(context, counted)
+    why = dated(context, counted) if counted.total else await _no_memory(context, counted)
     return _without_results(context, Method.TIME, noted(why))
 
 
@@ -116,29 +116,33 @@ def _unfiltered(context: SearchContext) -> SearchContext:
     return replace(context, query=everything, filter=compiled_filter(context.caller, everything))
 
 
-def dated(times: Sequence[Period], counted: Tally) -> str:
-    """Says that no memory was written at these times, and from when to when the counted ones were."""
-    said = f"nothing is dated {named_times(times)}"
+def dated(context: SearchContext, counted: Tally) -> str:
+    """Says that no memory was written at the times that the query names, and from when to when the counted ones were.
+    Days are those of the caller's time zone."""
+    zone = context.caller.timezone
+    said = f"nothing is dated {named_times(context.times, zone)}"
     if counted.first is None or counted.last is None:
         return said
-    return f"{said}; the memories that you may read go from {counted.first:%Y-%m-%d} to {counted.last:%Y-%m-%d}"
+    first, last = (moment.astimezone(zone) for moment in (counted.first, counted.last))
+    return f"{said}; the memories that you may read go from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
-def named_times(times: Sequence[Period]) -> str:
+def named_times(times: Sequence[Period], zone: tzinfo) -> str:
     """The times as a note names them, such as "2026-11-16 to 2026-11-22"."""
     different = list(dict.fromkeys(times))
-    some = [_period(time) for time in different[:MAX_TIMES]]
+    some = [_period(time, zone) for time in different[:MAX_TIMES]]
     more = len(different) - len(some)
     return " or ".join(some) + (f" or at {more} other times that the query means" if more else "")
 
 
-def _period(time: Period) -> str:
-    last = time.end and time.end - timedelta(microseconds=1)
-    if time.start is None:
+def _period(time: Period, zone: tzinfo) -> str:
+    first = time.start and time.start.astimezone(zone)
+    last = time.end and (time.end - timedelta(microseconds=1)).astimezone(zone)
+    if first is None:
         return "at any time" if last is None else f"until {last:%Y-%m-%d}"
     if last is None:
-        return f"since {time.start:%Y-%m-%d}"
-    return f"{time.start:%Y-%m-%d}" + ("" if last.date() == time.start.date() else f" to {last:%Y-%m-%d}")
+        return f"since {first:%Y-%m-%d}"
+    return f"{first:%Y-%m-%d}" + ("" if last.date() == first.date() else f" to {last:%Y-%m-%d}")
 
 
 def looked_for(query: str) -> str:

@@ -147,7 +147,8 @@ class Search:
             return self._counted(await self._with_unread(nothing, caller, query))
         named = NamedTimes([], False)
         if names_a_time(query.text):
-            reading = asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC))
+            now = (query.as_of or datetime.now(UTC)).astimezone(caller.timezone)
+            reading = asyncio.to_thread(periods.read, query.text, now)
             named, _ = await asyncio.gather(reading, pace)
         context = search_context(self._resources, caller, query, named.times)
         if named.alone:
@@ -262,7 +263,8 @@ class Search:
             return PassageAnswer([], Method.HYBRID, NO_PASSAGE.format(query=looked_for(query.text)))
         times = NamedTimes([], False)
         if names_a_time(query.text):
-            times, _ = await asyncio.gather(asyncio.to_thread(periods.read, query.text, datetime.now(UTC)), pace)
+            now = datetime.now(caller.timezone)
+            times, _ = await asyncio.gather(asyncio.to_thread(periods.read, query.text, now), pace)
         context = search_context(self._resources, caller, query, times.times, PASSAGES)
         round_ = await self._found(context, pace)
         if not round_.rows.rows:
@@ -297,7 +299,7 @@ class Search:
             return None
         if await memories_written_at(replace(context, limit=1)):
             return None
-        return noted(dated(context.times, await tally(context)))
+        return noted(dated(context, await tally(context)))
 
     async def _found(self, context: SearchContext, pace: Awaitable[None]) -> FoundRows:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
@@ -340,7 +342,11 @@ class Search:
         note = None
         if not some:
             some = await memories_that_name(context)
-            note = f"Nothing is dated {named_times(context.times)}; the texts name that time" if some else None
+            note = (
+                f"Nothing is dated {named_times(context.times, context.caller.timezone)}; the texts name that time"
+                if some
+                else None
+            )
         if not some:
             answer = await nothing_dated(context)
             return await self._with_unread(answer, context.caller, context.query)
@@ -365,7 +371,7 @@ class Search:
         if query.limit is not None:
             limit = validation.between(query.limit, "limit", 1, search.max_limit)
         if as_of is not None:
-            as_of = time_of(as_of, "as_of")
+            as_of = time_of(as_of, "as_of", caller.timezone)
             until = as_of if until is None else min(until, as_of)
         namespaces = query.namespaces if reached is None else reached
         query = replace(query, namespaces=namespaces, limit=limit, as_of=as_of, created_to=until)
