@@ -60,6 +60,9 @@ HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "app
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 FORM_VALUE = "f" * 64
+COUNT = re.compile(r"(?:in the|there are) ([\d,]+) memories")
+"""The number of memories in the note of a search."""
+
 OPEN = ("/health/live", "/health/ready", "/.well-known/", "/ui/sign-in/")
 
 
@@ -315,6 +318,10 @@ class Trial:
         for each in told & (self.world.owner_of.keys() | self.world.memory_of.keys()):
             if not self._may_be_told(each, actor, speaks, readable, attempt):
                 raise Leak(f"{actor.name} was told {each}: {attempt} {answer.status_code} {_around(each, answer)}")
+        counts = [int(count.replace(",", "")) for count in COUNT.findall(text)]
+        memories_read = sum(self.world.rows[id_].thread is None for id_ in readable if id_ in self.world.rows)
+        if max(counts, default=0) > memories_read:
+            raise Leak(f"{actor.name} was told of {max(counts)} instead of {memories_read}: {attempt} {text}")
         if attempt.exact is not None and answer.status_code == 200 and '"isError":true' not in answer.text:
             if speaks is None:
                 raise Leak(f"{actor.name} was given a list: {attempt}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -27,7 +27,7 @@ from openmemory.projects.pack_schemas import ContextPack
 from openmemory.projects.packing import pack
 from openmemory.projects.states import ProjectStates
 from openmemory.projects.usage import ReadCounts
-from openmemory.search.brief import GENERAL
+from openmemory.search.overview import GENERAL
 from openmemory.search.schemas import PassageResult, SearchQuery, SearchResult
 from openmemory.search.service import Search
 
@@ -47,9 +47,6 @@ _MORE = 20
 
 ALIKE = 0.75
 """The cosine from which the words of two memories are compared."""
-
-MIN_SCORE = 0.0
-"""The score below which a result is no evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +147,9 @@ class ContextPacks:
             found, passages = await self._search.both(caller, more, self._search.at_most(evidence + _MORE))
             every = [*found.results, *passages.results]
             history = await self._history(caller, asked, every)
-        results = [one for one in evident(found.results) if one.id not in history.orphans][:most]
+        results = [one for one in found.results if one.id not in history.orphans][:most]
         orphans = [one for one in every if one.id in history.orphans]
-        passed = [one for one in evident(passages.results) if one.id not in history.orphans][:evidence]
+        passed = [one for one in passages.results if one.id not in history.orphans][:evidence]
         first = [] if about is None else [about.id]
         gathered = await self._related(caller, asked, results, [*first, *near, *standing], without=history.orphans)
         notes = [note for note in (found.note, None if state is None else state.note, history.note) if note]
@@ -227,14 +224,6 @@ def _limits(budget: int) -> tuple[int, int]:
     """The number of memories and of passages to look for, so that a large budget can be filled."""
     memories, passages = (budget // each for each in _TOKENS_EACH)
     return min(max(MEMORIES, memories), _AT_MOST[0]), min(max(PASSAGES, passages), _AT_MOST[1])
-
-
-R = TypeVar("R", SearchResult, PassageResult)
-
-
-def evident(results: Sequence[R]) -> list[R]:
-    """The results that evidence speaks for: the one place where a pack ends before its budget does."""
-    return [one for one in results if one.score >= MIN_SCORE]
 
 
 def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], dimension: int) -> dict[UUID, list[UUID]]:

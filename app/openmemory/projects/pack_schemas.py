@@ -29,7 +29,9 @@ class PackedMemory:
 
     id: UUID
     text: Annotated[str, Field(description="Its first line, and the rest on a second line.")]
-    score: Annotated[float, Field(description="That of the search; 0: a link or a rule brings it.")]
+    score: Annotated[
+        float | None, Field(description="That of the search. Null: an overview, a link or a rule brings it.")
+    ]
     app_name: str
     namespace: str
     thread_id: str | None
