@@ -58,13 +58,14 @@ async def sampled(collection: Collection, others: Collection, data: Path) -> Sam
             elsewhere = spaces[(spaces.index(one.namespace) + 1) % len(spaces)]
             strange = one.text if len(spaces) > 1 else others.questions[at % len(others.questions)].text
             for text, namespace, relevant in ((one.text, one.namespace, one.relevant), (strange, elsewhere, ())):
-                query = SearchQuery(text, limit=RESULTS, namespaces=(namespace,))
+                query = SearchQuery(text, limit=RESULTS, namespaces=(namespace,), everything=True)
                 with patch.object(service, "calibration", kept):
                     answer = await asked.services.search.search(asked.caller, query)
                 if answer.search_method is not Method.HYBRID:
                     continue
                 evidence = made[-1]
                 for place, result in enumerate(answer.results):
+                    assert result.parts is not None  # it is no overview
                     is_relevant = asked.documents[result.id] in relevant
                     values = (1.0, result.parts.ranking, evidence.coverage, evidence.cosine or 0.0)
                     rows.append((*values, float(is_relevant), float(place == 0)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "2026_11_27_near_memories"
-down_revision = "2026_11_27_behind"
+down_revision = "2026_11_27_tags_and_rules"
 branch_labels = None
 depends_on = None
 

@@ -28,7 +28,7 @@ from openmemory.search.late_interaction import compared
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.periods import Period
 from openmemory.search.recency import RECENCY_WEIGHT, Recency, add_recency
-from openmemory.search.schemas import Explanation, NeighbourTerm, SearchAnswer, SearchQuery, SearchResult
+from openmemory.search.schemas import Explanation, Method, NeighbourTerm, SearchAnswer, SearchQuery, SearchResult
 from openmemory.search.service import Search
 from openmemory.search.threads import ThreadNeighbour, with_threads
 from openmemory.services import Services
@@ -114,6 +114,9 @@ async def delivered(services: Services, caller: Caller, *texts: str, **fields) -
 
 def sound(answer: SearchAnswer) -> list[SearchResult]:
     """The results, once each has an explanation that adds up. What only an older result brought has none."""
+    if answer.search_method is Method.OVERVIEW:
+        assert all((result.score, result.explanation) == (None, None) for result in answer.results)
+        return answer.results
     assert answer.explanation is not None
     for result in answer.results:
         if result.explanation is None and result.older is not None:

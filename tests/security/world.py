@@ -392,9 +392,12 @@ FROM users u JOIN apps a ON a.owner_id = u.id WHERE u.user_id = :user AND a.name
 
 def _memory(rng: random.Random, token: Any, apps: list[str], spaces: list[str], filed: list[str]) -> MemoryCreate:
     return MemoryCreate(
-        # Many of these are near to each other, and each may replace an older one.
-        text=f"The alpaca lives in {token()}{rng.choice([' now', '', ' again'])}.",
-        metadata={"note": token()} | ({"commit": a_commit(rng)} if rng.random() < 0.5 else {}),
+        # Memories contradict or may replace each other, share a tag, and are rules, so that packs relate them.
+        text=f"The alpaca lives in {token()}{rng.choice([' now', '', ' again'])}."
+        f" The herd size is {rng.randint(2, 9)}.",
+        kind=rng.choice(["memory", "memory", "rule"]),
+        metadata={"note": token(), "tags": ["herd", token()]}
+        | ({"commit": a_commit(rng)} if rng.random() < 0.5 else {}),
         namespace=rng.choice(spaces),
         thread_id=token() if rng.random() < 0.5 else None,
         key=token() if rng.random() < 0.5 else None,

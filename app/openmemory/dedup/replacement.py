@@ -36,7 +36,8 @@ from openmemory.dedup.change_words import (
     USER,
     WAS,
 )
-from openmemory.dedup.english_words import APART, NEGATIONS
+from openmemory.dedup.english_words import APART
+from openmemory.dedup.negations import NEGATIONS
 from openmemory.dedup.replacement_weights import BIAS, REPLACES_FROM, UNSURE_FROM, USUAL_COSINE, WEIGHTS
 
 LONGEST = 400

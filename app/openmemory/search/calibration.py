@@ -17,6 +17,10 @@ from typing import NamedTuple
 from openmemory.embeddings.port import PACKAGED
 from openmemory.search.fusion import Fused
 
+MIN_SCORE = 0.02
+"""The score below which a hit is no evidence, and is not shown. A text that contains the query as it is written is
+shown at any score."""
+
 EVIDENCE_HITS = 10
 """The number of top hits whose best cosine and best coverage count."""
 

@@ -27,6 +27,8 @@ class ReadRows:
 
     limit: int
     """The number of rows to read."""
+    least: float = 0.0
+    """The score below which a hit is read only if its text contains the query as it is written."""
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)
     fused: dict[UUID, Fused] = field(default_factory=dict)
@@ -34,6 +36,8 @@ class ReadRows:
     """The round of each score, if scores are to be explained."""
     calibration: Calibration | None = None
     """Maps the scores of hits to those of results. None: they are the same."""
+    cut: bool = False
+    """Hits of the last round score below `least`. No hits of a further round would score above it."""
 
     def shown(self, score: float) -> float:
         """The score of a result for that of a hit."""
@@ -118,8 +122,18 @@ def _mark(results: Sequence[SearchResult], newer: Mapping[UUID, Newer]) -> None:
     least = 0.0
     for result in reversed(results):
         if result.older is not None or result.id in newer:
-            result.score = max(result.score, least)
-        least = result.score
+            result.score = max(result.score or 0.0, least)
+        least = result.score or 0.0
+
+
+def unscored(rows: Sequence[Any]) -> list[SearchResult]:
+    """Rows that were read back although no search found them, as results without a score."""
+    return [_result(row, None, None) for row in rows]
+
+
+def overview_results(found: ReadRows, best: Sequence[Fused]) -> list[SearchResult]:
+    """The memories of an overview, which have no scores: nothing was looked for."""
+    return [_result(found.rows[hit.id], None, None) for hit in best]
 
 
 def passage_answer(found: ReadRows, method: Method, best: Sequence[Fused]) -> PassageAnswer:
@@ -153,7 +167,7 @@ def passage_answer(found: ReadRows, method: Method, best: Sequence[Fused]) -> Pa
     return PassageAnswer(results, method)
 
 
-def _result(row: Any, hit: Fused, score: float) -> SearchResult:
+def _result(row: Any, hit: Fused | None, score: float | None) -> SearchResult:
     """Converts a row that was read back to a result. The database has already validated it."""
     return SearchResult(
         id=row.id,
@@ -162,7 +176,7 @@ def _result(row: Any, hit: Fused, score: float) -> SearchResult:
         created_at=row.created_at,
         updated_at=row.updated_at,
         score=score,
-        parts=_parts(hit),
+        parts=hit and _parts(hit),
         metadata=row.metadata_,
         categories=row.categories,
         namespace=row.namespace,
