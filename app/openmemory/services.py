@@ -29,7 +29,9 @@ from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
 from openmemory.config.settings import DEFAULT_COLLECTION, Settings, environment
 from openmemory.database.engine import Database
+from openmemory.dedup.comparison import Comparison
 from openmemory.dedup.key_value_merge import KeyValueMerge
+from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
@@ -91,6 +93,7 @@ from openmemory.stats.service import Stats
 from openmemory.stores import INDEX_FOLDER, Stores, open_stores
 from openmemory.tidying.conflicts import Conflicts
 from openmemory.tidying.duplicates import DuplicatePairs
+from openmemory.tidying.replacements import Replacements
 
 if TYPE_CHECKING:
     from openmemory.access.oauth.tokens import Tokens
@@ -118,6 +121,7 @@ class Services:
     bulk: BulkChanges
     conflicts: Conflicts
     duplicates: DuplicatePairs
+    replacements: Replacements
     short_ids: ShortIds
     adding: Adding
     captures: Captures
@@ -166,6 +170,7 @@ class Services:
     installations: Installations
     rebuild: Rebuild
     vector_backfill: VectorBackfill
+    comparison: Comparison
     lexical_backfill: LexicalBackfill
     lexical_statistics: StatisticsRefresh
     outbox_delivery: OutboxDelivery
@@ -230,8 +235,8 @@ async def open_services(
         stack.push_async_callback(watcher.close)
         await watcher.follow()
         spaces = watcher.spaces
-        outbox_delivery = OutboxDelivery(database, spaces, INDEXED_TABLES, lease)
-        directory = Directory(database, settings.access)
+        directory, comparison = Directory(database, settings.access), Comparison(database, spaces)
+        outbox_delivery = OutboxDelivery(database, spaces, INDEXED_TABLES, lease, compare=comparison.delivered)
         await directory.caller(None, None)
         analyze_after_writes = AnalyzeAfterWrites(database)
         rates, keys = RateLimiter(database, settings.rates), ApiKeys(database, directory)
@@ -294,8 +299,11 @@ async def open_services(
             bulk=BulkChanges(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
             conflicts=Conflicts(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
             duplicates=DuplicatePairs(database, spaces, outbox_delivery, settings=settings.dedup, written=written),
+            replacements=Replacements(database),
             short_ids=ShortIds(database, settings.limits),
-            adding=Adding(memories, captures, KeyValueMerge(settings.dedup, intake), near),
+            adding=Adding(
+                memories, captures, KeyValueMerge(settings.dedup, intake), near, NearChanges(database, spaces)
+            ),
             captures=captures,
             capturing=capturing,
             windows=ConversationWindows(database, capturing, intake, settings.limits),
@@ -373,6 +381,7 @@ async def open_services(
             index_sync=IndexSync(database, reconciler),
             installations=Installations(database, watcher),
             lexical_backfill=LexicalBackfill(database, outbox_delivery.wake),
+            comparison=comparison,
             lexical_statistics=StatisticsRefresh(database),
             vector_backfill=VectorBackfill(database, spaces, outbox_delivery, INDEXED_TABLES),
             rebuild=Rebuild(database, watcher, reconciler, keep=settings.sync.keep),

@@ -42,6 +42,10 @@ INSERT INTO idempotency_keys (app_id, principal, key, fingerprint, memory_id)
     SELECT app_id, 'local', 'made', 'made', id FROM memories LIMIT 1;
 INSERT INTO configs (key, value) VALUES ('made', '{"made": true}');
 INSERT INTO pending_categorizations (memory_id) SELECT id FROM memories;
+INSERT INTO pending_comparisons (memory_id) SELECT id FROM memories ON CONFLICT DO NOTHING;
+INSERT INTO near_memories (newer, older, user_id, newer_hash, older_hash, probability, said_at)
+    SELECT a.id, b.id, a.user_id, a.hash, b.hash, 0.5, a.created_at
+    FROM memories AS a JOIN memories AS b ON a.id < b.id AND a.user_id = b.user_id LIMIT 1 ON CONFLICT DO NOTHING;
 INSERT INTO reclassification_requests (user_id) SELECT id FROM users;
 INSERT INTO object_deletions (object_key) VALUES ('made');
 INSERT INTO index_outbox (kind, id, user_id) SELECT 'memory', id, user_id FROM memories;

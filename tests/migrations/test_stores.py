@@ -30,9 +30,9 @@ from tests.migrations.test_landed import VERSIONS
 
 STORES = sorted(Path(__file__).with_name("stores").glob("*.sql.gz"))
 QUEUES = {
-    "embedding_tokens", "index_lease", "index_outbox", "mcp_messages", "mcp_sessions", "object_deletions",
-    "pending_categorizations", "rate_limits", "reclassification_requests", "alembic_version", "lexical_statistics",
-    "passage_statistics",
+    "embedding_tokens", "index_lease", "index_outbox", "mcp_messages", "mcp_sessions", "near_memories",
+    "object_deletions", "pending_categorizations", "pending_comparisons", "rate_limits",
+    "reclassification_requests", "alembic_version", "lexical_statistics", "passage_statistics",
 }  # fmt: skip
 """Tables whose rows the service makes and removes by itself."""
 

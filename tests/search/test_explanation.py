@@ -113,12 +113,14 @@ async def delivered(services: Services, caller: Caller, *texts: str, **fields) -
 
 
 def sound(answer: SearchAnswer) -> list[SearchResult]:
-    """The results, once each has an explanation that adds up."""
+    """The results, once each has an explanation that adds up. What only an older result brought has none."""
     if answer.search_method is Method.OVERVIEW:
         assert all((result.score, result.explanation) == (None, None) for result in answer.results)
         return answer.results
     assert answer.explanation is not None
     for result in answer.results:
+        if result.explanation is None and result.older is not None:
+            continue
         assert result.explanation is not None
         adds_up(result.parts.ranking, result.explanation)
         assert result.explanation.penalty == result.parts.penalty

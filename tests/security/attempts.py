@@ -111,6 +111,8 @@ class Attempts:
             "GET /api/v1/values/{topic}/{key}": self._of_project("GET", "values/topic/{key}"),
             "DELETE /api/v1/values/{topic}/{key}": self._of_project("DELETE", "values/topic/{key}"),
             "GET /api/v1/links": self._of_project("GET", "links", lambda: {"memory_id": self._given(self._id())}),
+            "GET /api/v1/replacements": self._of_user("/api/v1/replacements", size=100),
+            "POST /api/v1/replacements": self._decide_replacement,
             "POST /api/v1/links": self._to_project("POST", "links", self._link),
             "DELETE /api/v1/links": self._of_project("DELETE", "links", self._link),
             "GET /api/v1/documents": self._sources("documents"),
@@ -322,7 +324,9 @@ class Attempts:
         return self._rng.choice(self._world.categories[self._rng.choice(self._world.users)])
 
     def _text(self) -> dict[str, Any]:
-        return {"text": f"An alpaca was seen at {self._rng.random()}.", "infer": False}
+        text = self._rng.choice(["An alpaca was seen at {}.", "The alpaca lives in {} now.", "The alpaca moved to {}."])
+        more: dict[str, Any] = {"supersedes": self._ids()} if self._rng.random() < 0.2 else {}
+        return {"text": text.format(self._rng.random()), "infer": False} | more
 
     def _new_text(self) -> dict[str, Any]:
         return {"memory_id": self._given(self._id()), "text": f"The alpaca moved to {self._rng.random()}."}
@@ -730,6 +734,14 @@ class Attempts:
         user, app, path = named["user_id"], named.get("app"), f"{MEMORIES}/actions/supersede"
         as_app = app is not None
         return Attempt("supersede", "POST", path, None, body, user=user, app=app, as_app=as_app, writes=True)
+
+    def _decide_replacement(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        decision = self._rng.choice(["replace", "both", "different"])
+        body = {"user_id": user, "newer": self._given(self._id()), "older": self._given(self._id())}
+        return Attempt(
+            "replace", "POST", "/api/v1/replacements", None, body | {"decision": decision}, user=user, writes=True
+        )
 
     def _action(self, name: str) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:

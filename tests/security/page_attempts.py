@@ -51,6 +51,8 @@ class PageAttempts(Attempts):
             "GET /ui/activity/conflicts": self._page("activity/conflicts"),
             "POST /ui/activity/conflicts": self._form("activity/conflicts", self._decision),
             "GET /ui/activity/duplicates": self._page("activity/duplicates"),
+            "GET /ui/activity/replacements": self._page("activity/replacements"),
+            "POST /ui/activity/replacements": self._form("activity/replacements", self._replacement),
             "POST /ui/activity/duplicates": self._form("activity/duplicates", self._pair),
             "POST /ui/activity/duplicates/again": self._form(
                 "activity/duplicates/again", lambda: {"one": self._id(), "other": self._id()}
@@ -131,6 +133,10 @@ class PageAttempts(Attempts):
     def _pair(self) -> dict[str, Any]:
         keep = self._rng.choice(["newer", "older", "both"])
         return {"keep": keep, "newer": f"{self._id()} 1", "older": f"{self._id()} 1"}
+
+    def _replacement(self) -> dict[str, Any]:
+        decision = self._rng.choice(["replace", "both", "different"])
+        return {"decision": decision, "newer": f"{self._id()} 1", "older": f"{self._id()} 1"}
 
     def _memory_page(self, actor: Actor) -> Attempt:
         """The page of a memory. It shows who has accessed it; half of the attempts also ask who may see it."""

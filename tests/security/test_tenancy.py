@@ -341,6 +341,11 @@ class Trial:
             listed = [(key.user, key.app, *(key.namespaces or ())) for key in self.keys if actor.manages(key)]
             if any(name is not None and each in name for names in listed for name in names):
                 return True
+        if attempt.manages is not None and actor.valid and actor.manages(attempt.manages):
+            key = attempt.manages
+            names = (key.user, key.app, *(key.namespaces or ()))
+            if any(name is not None and each in name for name in names):
+                return True  # the key that it makes, replaces or ends names them
         if actor.app is not None and actor.valid and each in actor.app:
             return True  # what its own credential names
         if speaks is None:

@@ -392,8 +392,8 @@ FROM users u JOIN apps a ON a.owner_id = u.id WHERE u.user_id = :user AND a.name
 
 def _memory(rng: random.Random, token: Any, apps: list[str], spaces: list[str], filed: list[str]) -> MemoryCreate:
     return MemoryCreate(
-        # Memories contradict each other, share a tag, and are rules, so that packs relate them.
-        text=f"The alpaca {token()} likes {rng.choice(['grass', 'hay', 'carrots'])}."
+        # Memories contradict or may replace each other, share a tag, and are rules, so that packs relate them.
+        text=f"The alpaca lives in {token()}{rng.choice([' now', '', ' again'])}."
         f" The herd size is {rng.randint(2, 9)}.",
         kind=rng.choice(["memory", "memory", "rule"]),
         metadata={"note": token(), "tags": ["herd", token()]}

@@ -173,3 +173,23 @@ async def test_a_refused_pair_says_why(visitor: Visitor, fields: dict[str, str],
     versions = {"newer": f"{UUID(int=1)} 1", "older": f"{UUID(int=2)} 1"}
     await visitor.submit("activity/duplicates", status=status, **versions | fields)
     assert words in visitor.words
+
+
+async def test_what_a_newer_memory_replaces_is_decided_and_undone(visitor: Visitor, services: Services) -> None:
+    await visitor.get("activity/replacements")
+    assert "Nothing is to be decided." in visitor.words
+    app = await services.directory.caller(visitor.user, "claude")
+    for text in ("I live in Hamburg.", "I moved to <b>Leipzig</b> last week."):
+        await services.memories.add(app, MemoryCreate(text))
+    await services.outbox_delivery.drain()
+    await visitor.get("activity/replacements")
+    assert "This replaces that, it seems" in visitor.words
+    [newer], [older] = given(visitor, "newer"), given(visitor, "older")
+    versions = {"newer": newer, "older": older, "next": "activity/replacements"}
+    await visitor.submit("activity/replacements", decision="both", **versions)
+    assert "Kept both. They are not listed again." in visitor.words
+    assert "Nothing is to be decided." in visitor.words
+    await visitor.submit("activity/replacements", decision="replace", **versions)
+    assert "Replaced. The older one is in the archive" in visitor.words
+    await undo(visitor)
+    await visitor.submit("activity/replacements", status=422, decision="perhaps", **versions)

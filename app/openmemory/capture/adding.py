@@ -10,8 +10,10 @@ from openmemory.capture.service import Captures
 from openmemory.capture.waiting import Moved, nobody
 from openmemory.dedup import key_values
 from openmemory.dedup.key_value_merge import KeyValueMerge
+from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.dedup.port import DedupPolicy
+from openmemory.dedup.supersedes import Supersedes
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import Event, MemoryRowAdded
@@ -26,29 +28,36 @@ VERBATIM = "The language model could not read the text, so it is stored as it is
 class Adding:
     """Adds texts and conversations."""
 
-    def __init__(self, memories: Memories, captures: Captures, pairs: KeyValueMerge, duplicates: Duplicates) -> None:
+    def __init__(
+        self, memories: Memories, captures: Captures, pairs: KeyValueMerge, duplicates: Duplicates, near: NearChanges
+    ) -> None:
         self._memories = memories
         self._captures = captures
         self._pairs = pairs
         self._duplicates = duplicates
+        self._near = near
 
     async def add(self, caller: Caller, new: CaptureCreate, *, infer: bool, moved: Moved = nobody) -> Added:
         """Add a text or a conversation. The first of these that applies decides what happens:
 
-        1. `infer`, and a language model is configured: the text is stored as a capture, from which the model extracts
+        1. A text that names the memories that it supersedes is stored as it is, and archives them.
+        2. `infer`, and a language model is configured: the text is stored as a capture, from which the model extracts
            facts. The request waits for them, or they are extracted in the background (`new.wait`).
-        2. A conversation without a language model is refused.
-        3. A text of key-value facts is merged into the memory that has its keys (`dedup.key_values`).
-        4. Any other text is stored verbatim, after a comparison with its near duplicates (`dedup.near_duplicates`).
+        3. A conversation without a language model is refused.
+        4. A text of key-value facts is merged into the memory that has its keys (`dedup.key_values`).
+        5. Any other text is stored verbatim, after a comparison with its near duplicates (`dedup.near_duplicates`).
+
+        The answer to a text that is stored as it is names memories that it may change (`dedup.near_changes`).
 
         `moved` is called for every step of a capture while the request waits.
 
         Raises:
             Invalid: a field cannot be used, `capture` refuses the text, or the key was given to another request.
+            NotFound: a memory to supersede does not exist, or the caller may not read it.
             Forbidden: the app is paused, or the credential may not write there.
             TooMany: an assistant's app saves too often.
         """
-        if infer and await self._captures.possible():
+        if infer and not new.supersedes and await self._captures.possible():
             outcome = await self._captures.add(caller, new, moved)
             first = await self._memories.row(caller, outcome.results[0].id) if outcome.results else None
             return Added.captured(outcome, first, _later(outcome))
@@ -61,8 +70,12 @@ class Adding:
             )
         memory = self._memories.intake.created(new.like)
         policy: DedupPolicy = self._pairs if self._pairs.concerns(caller, memory) else self._duplicates
-        row = await self._memories.add(caller, memory, policy=policy, once=new.once)
-        return Added.verbatim(row, _stored(row, caller.timezone, infer=infer))
+        if new.supersedes:
+            policy = Supersedes(new.supersedes)
+        async with self._near.looking(caller, memory) as look:
+            row = await self._memories.add(caller, memory, policy=policy, explicit=bool(new.supersedes), once=new.once)
+            near = await look(row.id) if row.event in (Event.ADD, Event.SUPERSEDE) else []
+        return Added.verbatim(row, _stored(row, caller.timezone, infer=infer and not new.supersedes), near)
 
 
 def _stored(row: MemoryRowAdded, zone: ZoneInfo, *, infer: bool) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from openmemory.memories.schemas import (
     MemoryCreate,
     MemoryRecord,
     MemoryRowAdded,
+    NearbyMemory,
     PairChange,
     PossibleDuplicate,
 )
@@ -49,6 +51,8 @@ class CaptureCreate:
     wait: bool | None = None
     longest_wait: float = math.inf
     once: IdempotentRequest | None = None
+    supersedes: tuple[UUID, ...] = ()
+    """The memories in whose place the text holds from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,12 @@ class Added(BaseModel):
         description="Memories that seem to say the same, if dedup.near_duplicates is `ask`.",
         exclude_if=_empty,
     )
+    near: list[NearbyMemory] = Field(
+        default=[],
+        description="Existing memories that the text may change, three at most, the surest first. If one no longer"
+        " holds, update it, or send the text again with its id in `supersedes`.",
+        exclude_if=_empty,
+    )
     changed: list[PairChange] = Field(
         default=[], description="Keys of pairs whose values changed, if dedup.key_values is `merge`.", exclude_if=_empty
     )
@@ -180,10 +190,10 @@ class Added(BaseModel):
     )
 
     @classmethod
-    def verbatim(cls, row: MemoryRowAdded, note: str | None) -> Added:
+    def verbatim(cls, row: MemoryRowAdded, note: str | None, near: Sequence[NearbyMemory] = ()) -> Added:
         """Returns the answer to a text that was stored as it is."""
         result = CaptureResult(id=row.id, memory=row.content, event=row.event, previous_memory=row.previous_memory)
-        return cls.model_construct(**dict(row) | {"note": note, "results": [result]})
+        return cls.model_construct(**dict(row) | {"note": note, "results": [result], "near": list(near)})
 
     @classmethod
     def captured(cls, outcome: Outcome, first: MemoryRecord | None, note: str | None) -> Added:

@@ -21,7 +21,7 @@ from openmemory.cli.options import (
     json_of,
     words,
 )
-from openmemory.cli.output import CommandAnswer, plain, read_stdin
+from openmemory.cli.output import CommandAnswer, local_time, plain, read_stdin
 
 _DONE = {"NONE": "Already remembered", "UPDATE": "Completed", "SUPERSEDE": "Remembered in place of an older one"}
 
@@ -53,6 +53,12 @@ async def add(
             help="When it was said, such as 2026-01-31, yesterday or '2 days ago'.",
         ),
     ] = None,
+    supersedes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--supersedes", metavar="ID", help="A memory in whose place the text holds from now on. Can be repeated."
+        ),
+    ] = None,
     infer: Annotated[
         bool, typer.Option("--infer", help="Let the language model of the service extract facts from the text.")
     ] = False,
@@ -72,6 +78,7 @@ async def add(
         "metadata": json_of(metadata),
         "expires_at": expires_at,
         "created_at": created_at,
+        "supersedes": supersedes or [],
         "infer": infer,
     }
     added = await client.call("POST", "/api/v1/memories", body=body)
@@ -80,8 +87,13 @@ async def add(
     similar = (
         f"  may say the same: {one['id']}: {plain(one['memory'])}" for one in added.get("possible_duplicates", [])
     )
+    near = (
+        f"  may no longer hold: {one['id']} ({local_time(one['created_at'])}): {plain(one['memory'])}"
+        for one in added.get("near", [])
+    )
     notes = [added["note"]] if added.get("note") else []
-    return CommandAnswer(added, f"{_DONE.get(added['event'], 'Remembered')}: {added['id']}", *similar, notes=notes)
+    done = f"{_DONE.get(added['event'], 'Remembered')}: {added['id']}"
+    return CommandAnswer(added, done, *near, *similar, notes=notes)
 
 
 def _extracted(outcome: dict[str, Any]) -> CommandAnswer:

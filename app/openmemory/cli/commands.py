@@ -32,6 +32,7 @@ from openmemory.cli.memories import accesses, archive, delete, get, history, pau
 from openmemory.cli.open import open_
 from openmemory.cli.policies import policies
 from openmemory.cli.projects import projects
+from openmemory.cli.review import review
 from openmemory.cli.rules import rules
 from openmemory.cli.search import search
 from openmemory.cli.serve import serve
@@ -80,7 +81,7 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Memories": {
         "add": add, "search": search, "list": list_, "get": get, "update": update, "delete": delete,
         "restore": restore, "archive": archive, "pause": pause, "history": history, "related": related,
-        "accesses": accesses, "categories": categories, "policies": policies,
+        "review": review, "accesses": accesses, "categories": categories, "policies": policies,
     },
     "Projects and sources": {
         "context": context, "projects": projects, "state": state, "values": values, "share": share, "ingest": ingest,

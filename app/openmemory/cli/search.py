@@ -63,7 +63,7 @@ async def search(
     }
     answer = await client.call("POST", "/api/v1/memories/search", body=body)
     details = _EXPLAINED if explain else ()
-    rows = [(*_found(hit), *(_explained(hit) if explain else ()), hit["memory"]) for hit in answer["results"]]
+    rows = [(*_found(hit), *(_explained(hit) if explain else ()), _text(hit)) for hit in answer["results"]]
     table = Table([*_COLUMNS, *details, "memory"], rows, wide="memory", details=details)
     notes = [
         *_conflicts(answer.get("conflicts", [])),
@@ -84,6 +84,11 @@ def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:
             for one in (each["current"], *each["previous"])
         ]
         yield f"CONFLICT {plain(each['key'])}: current={said[0]}, previous={'; '.join(said[1:])}"
+
+
+def _text(hit: dict[str, Any]) -> str:
+    """The text of a result. If another result replaces it, that one is named first."""
+    return f"[newer: {hit['newer'][:8]}] {hit['memory']}" if hit.get("newer") else str(hit["memory"])
 
 
 def _found(hit: dict[str, Any]) -> tuple[str, ...]:

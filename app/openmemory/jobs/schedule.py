@@ -30,6 +30,9 @@ REBUILD_EVERY = 15
 FIRST_VECTOR_BACKFILL, VECTOR_BACKFILL_EVERY = 20, 60
 """Seconds after a start, and between two checks for vectors of other chunks, or without token vectors."""
 
+FIRST_COMPARISON, COMPARE_EVERY = 10, 5
+"""Seconds after a start, and between two checks for memories that were not compared with those near to them."""
+
 FIRST_LEXICAL_BACKFILL, LEXICAL_BACKFILL_EVERY = 5, 60
 """Seconds after a start, and between two checks for terms that were derived in another language."""
 
@@ -90,6 +93,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(check_index, "check_index", CHECK_INDEX_EVERY, first=CHECK_INDEX_EVERY)
     add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
     add(services.vector_backfill.run, "backfill_vectors", VECTOR_BACKFILL_EVERY, first=FIRST_VECTOR_BACKFILL)
+    add(services.comparison.run, "compare_memories", COMPARE_EVERY, first=FIRST_COMPARISON)
     add(services.lexical_backfill.run, "backfill_words", LEXICAL_BACKFILL_EVERY, first=FIRST_LEXICAL_BACKFILL)
     add(services.lexical_statistics.refresh_due, "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
     add(services.analyze_after_writes.run, "analyze", ANALYZE_EVERY)

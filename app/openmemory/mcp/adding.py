@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from openmemory.capture.schemas import Added, CaptureCreate
-from openmemory.mcp.compact import block, inline
+from openmemory.mcp.compact import block, inline, shortened
 from openmemory.mcp.pairs import ChangedPair, changed_pairs
 from openmemory.mcp.progress import Steps
-from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Strings, Tool, ToolCall, absent
+from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Strings, Time, Tool, ToolCall, absent
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.schemas import Event, MemoryCreate
 from openmemory.serialization.timestamps import DateOrTime
+from openmemory.serialization.zones import day_shown
 from openmemory.services import Services
 
 Namespace = Annotated[str, Field(description="Project or workspace, such as a repository's name.")]
 
 
 class AddArguments(Arguments):
-    text: str = Field(description="A fact, preference, decision or event, in sentences that stand alone.")
-    infer: bool = Field(True, description="false: store verbatim; true: a language model extracts facts.")
+    text: str = Field(description="In sentences that stand alone.")
+    infer: bool = Field(True, description="false: store verbatim.")
     namespace: Namespace = "default"
     categories: Strings = Field(default_factory=list)
     kind: str | None = Field(None, description="Such as preference or decision.")
@@ -31,13 +34,16 @@ class AddArguments(Arguments):
     key: str | None = None
     metadata: JsonObject = Field(default_factory=dict)
     ttl_days: int | None = Field(None, description="Days until it expires.")
-    expires_at: DateOrTime | None = Field(None, description="In place of ttl_days.")
+    expires_at: DateOrTime | None = None
 
-    def input(self) -> CaptureCreate:
-        """Returns the input of the service."""
-        names = type(self).model_fields.keys() - {"infer", "categories"}
+    supersedes: Strings = Field(default_factory=list, description="Ids of what no longer holds.")
+
+    def input(self, supersedes: Sequence[UUID]) -> CaptureCreate:
+        """Returns the input of the service. `supersedes`: the memories that are meant."""
+        names = type(self).model_fields.keys() - {"infer", "categories", "supersedes"}
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return CaptureCreate(MemoryCreate(categories=tuple(self.categories), **given), wait=True)
+        new = MemoryCreate(categories=tuple(self.categories), **given)
+        return CaptureCreate(new, wait=True, supersedes=tuple(supersedes))
 
 
 class AddedMemory(BaseModel):
@@ -60,8 +66,16 @@ class PossiblySame(BaseModel):
     likeness: float
 
 
+class MayChange(BaseModel):
+    id: Id
+    memory: str
+    created_at: Time
+    replaced: bool
+
+
 class AddResult(BaseModel):
     results: list[AddedMemory]
+    near: list[MayChange] | None = Field(None, exclude_if=absent)
     possible_duplicates: list[PossiblySame] | None = Field(None, exclude_if=absent)
     refused: list[NotAdded] | None = Field(None, exclude_if=absent)
     capture_id: Id | None = Field(None, exclude_if=absent)
@@ -85,14 +99,15 @@ class _Shown:
 
 async def _add(services: Services, call: ToolCall[AddArguments]) -> Answer:
     sent = call.arguments.text
+    supersedes = await services.short_ids.resolved(call.caller, call.arguments.supersedes, "supersedes")
     added = await services.adding.add(
-        call.caller, call.arguments.input(), infer=call.arguments.infer, moved=Steps().tell
+        call.caller, call.arguments.input(supersedes), infer=call.arguments.infer, moved=Steps().tell
     )
     shown = _Shown(services, sent)
     result = _result(added, shown)
-    ids = [one.id for one in (*result.results, *(result.possible_duplicates or ()))]
+    ids = [one.id for one in (*result.results, *(result.near or ()), *(result.possible_duplicates or ()))]
     short = await services.short_ids.shortened(call.caller, ids)
-    lines = list(_lines(result, short, sent))
+    lines = list(_lines(result, short, sent, call.caller.timezone))
     if not lines and added.note is None:
         lines = ["Nothing to remember was found in it."]
     return Answer(lines, result.model_dump(mode="json"), shown.untrusted.note(added.note))
@@ -117,21 +132,30 @@ def _result(added: Added, shown: _Shown) -> AddResult:
         NotAdded(reason=one.reason, memory=shown.optional(one.memory), detail=shown.optional(one.detail))
         for one in added.refused
     ]
+    near = [
+        MayChange(id=one.id, memory=shown.text(one.memory), created_at=one.created_at, replaced=one.replaced)
+        for one in added.near
+    ]
     return AddResult(
         results=memories,
+        near=near or None,
         possible_duplicates=possible or None,
         refused=refused or None,
         capture_id=added.capture_id,
     )
 
 
-def _lines(result: AddResult, short: dict[Any, str], sent: str) -> Iterable[str]:
+def _lines(result: AddResult, short: dict[Any, str], sent: str, zone: ZoneInfo) -> Iterable[str]:
     """Yields the compact form. A text that the assistant just sent is not repeated."""
     for one in result.results:
         text = "" if one.memory == sent else f": {block(one.memory)}"
         yield f"{one.event} {short[one.id]}{text}"
         if one.previous_memory is not None:
             yield f"before: {block(one.previous_memory)}"
+    for near in result.near or ():
+        yield f"Near: {short[near.id]}, {day_shown(near.created_at, zone)}: {shortened(near.memory)}"
+    if result.near:
+        yield "If one no longer holds, add again with supersedes."
     for same in result.possible_duplicates or ():
         yield f"similar {short[same.id]}: {block(same.memory)}"
     for refused in result.refused or ():
@@ -142,8 +166,8 @@ def _lines(result: AddResult, short: dict[Any, str], sent: str) -> Iterable[str]
 TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "add_memories", "Remember",
-        "Remember something for later conversations: a preference, a fact about the user, a decision, a plan, or what"
-        " the user asks you to remember. One self-contained statement per call; no secrets.",
+        "Remember something for later conversations: a preference, fact, decision or plan of the user, or what they ask"
+        " you to. One self-contained statement per call; no secrets.",
         AddArguments,
         ToolAnnotations(read_only_hint=False, destructive_hint=False),
         _add, "Error adding to memory",

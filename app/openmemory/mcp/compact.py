@@ -42,6 +42,16 @@ def inline(text: str) -> str:
     return " ".join(text.split())
 
 
+SHORT = 80
+"""The maximum length of a shortened text."""
+
+
+def shortened(text: str) -> str:
+    """Returns the beginning of a text on one line."""
+    line = inline(text)
+    return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
+
+
 def memory_line(
     short: str, memory: Remembered, app: str, text: str, marks: Iterable[str] = (), *, zone: ZoneInfo
 ) -> str:

@@ -69,6 +69,8 @@ class FoundMemory(BaseModel):
     expires_at: Time | None = Field(None, exclude_if=absent)
     valid_until: Time | None = Field(None, exclude_if=absent)
     parts: ScoreParts | None = Field(None, exclude_if=absent)
+    newer: Id | None = Field(None, exclude_if=absent)
+    older: Id | None = Field(None, exclude_if=absent)
     explanation: dict[str, Any] | None = Field(None, exclude_if=absent)
 
 
@@ -114,12 +116,13 @@ def _found(result: SearchResult, untrusted: Untrusted, *, explain: bool) -> Foun
         created_at=result.created_at, updated_at=result.updated_at, score=result.score,
         metadata=untrusted.metadata(result.metadata, result.labels), labels=result.labels,
         expires_at=result.expires_at, valid_until=result.valid_until, parts=result.parts if explain else None,
+        newer=result.newer, older=result.older,
         explanation=_explained(result.explanation), **untrusted.names(result),
     )  # fmt: skip
 
 
 def _brief(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name in {*_SIX, "parts", "explanation"}}
+    return {name: value for name, value in found.items() if name in {*_SIX, "newer", "parts", "explanation"}}
 
 
 def _lines(
@@ -128,7 +131,8 @@ def _lines(
     """Yields the compact form: results, conflicts, and the explanation as one line of JSON."""
     disputed = {one.id for each in answer.conflicts for one in (each.current, *each.previous)}
     for result, found in zip(answer.results, output.results, strict=True):
-        marks = ["conflict"] if result.id in disputed else []
+        marks = [] if result.newer is None else [f"newer: {short[result.newer]}"]
+        marks += ["conflict"] if result.id in disputed else []
         marks += unusual(result, arguments.namespace, found.namespace, zone)
         marks += [f"score {found.score:.2f}"] if arguments.explain and found.score is not None else []
         yield memory_line(short[result.id], result, found.app_name, found.memory, marks, zone=zone)

@@ -211,6 +211,15 @@ class PossibleDuplicate(BaseModel):
     likeness: float = Field(description="Similarity of the vectors, up to 1.")
 
 
+class NearbyMemory(BaseModel):
+    """An existing memory that a new text may change."""
+
+    id: UUID
+    memory: str
+    created_at: datetime
+    replaced: bool = Field(description="What it says seems to hold no longer; false: it may.")
+
+
 class PairSource(BaseModel):
     """The app that stored a value, and the time."""
 

@@ -93,13 +93,15 @@ class Memories:
         new: MemoryCreate,
         *,
         policy: DedupPolicy | None = None,
+        explicit: bool = False,
         once: IdempotentRequest | None = None,
     ) -> MemoryRowAdded:
         """Store one text verbatim. If the same app and namespace has an identical active memory, return that instead.
 
-        `policy` may change or replace a memory that says the same. A request that was already done with the same
-        `once` gets its original answer. The answer shows an existing memory only if the caller may read it; otherwise
-        it shows the text as it was sent.
+        `policy` may change or replace a memory that says the same. With `explicit`, a text is stored even if the app
+        has just read it in another app's memory. A request that was already done with the same `once` gets its original
+        answer. The answer shows an existing memory only if the caller may read it; otherwise it shows the text as it
+        was sent.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses; or the key was
@@ -112,7 +114,7 @@ class Memories:
         expires_at = checked.expires_at if checked.ttl_days is None else now + timedelta(days=checked.ttl_days)
         checked = replace(checked, created_at=checked.created_at or now, expires_at=expires_at, ttl_days=None)
         dedup = None if policy is None else await policy.prepare(caller, checked, apps)
-        added, row = await self._store_one(caller, checked, apps, dedup, once)
+        added, row = await self._store_one(caller, checked, apps, dedup, once, explicit=explicit)
         self._counted([added])
         return row
 
@@ -192,6 +194,8 @@ class Memories:
         apps: dict[str, UUID],
         dedup: Dedup | None,
         once: IdempotentRequest | None,
+        *,
+        explicit: bool,
     ) -> tuple[MemoryAdded, MemoryRowAdded]:
         async with self._storing(caller, [new], apps) as tx:
             if once is not None and (before := await idempotency.claim(tx, caller, once, "memory")) is not None:
@@ -199,7 +203,8 @@ class Memories:
                 return repeated, await stored_rows.row_of(tx, caller, new, repeated)
             done = None
             if dedup is not None:
-                done = await read_back.duplicate_of_read(tx, caller, new) or await dedup(tx)
+                shown = None if explicit else await read_back.duplicate_of_read(tx, caller, new)
+                done = shown or await dedup(tx)
             [added] = await changes.add(tx, caller, [new], apps) if done is None else [done]
             if once is not None:
                 await idempotency.store(tx, caller, once, memory_id=added.id, answer=added.kept(new))

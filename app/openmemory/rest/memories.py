@@ -117,6 +117,9 @@ async def add_memory(
                     "summary": "Merged with what the app knows of these keys",
                     "value": {"user_id": "alice", "text": "budget=40K | lead=Ada", "namespace": "webshop"},
                 },
+                "in place of another": {
+                    "value": {"user_id": "alice", "text": "I moved to Leipzig.", "supersedes": [_ID]},
+                },
                 "a conversation": {
                     "value": {
                         "user_id": "alice",
@@ -140,20 +143,25 @@ async def add_memory(
 ) -> Added:
     """Add one text. The first of these that applies decides what happens:
 
-    1. With `infer` and a language model, facts are extracted from the text, and existing memories are updated,
+    1. A text with `supersedes` is stored as it is, in the place of these memories, which are archived (`SUPERSEDE`).
+    2. With `infer` and a language model, facts are extracted from the text, and existing memories are updated,
        superseded or deleted accordingly. `results` lists what was done, `refused` what was not. If that takes long or
        fails, the status is 202 and the text is kept: `GET /api/v1/captures/{capture_id}` shows the progress, and
        `POST /api/v1/captures/{capture_id}/undo` undoes it.
-    2. A text of `key=value | key=value` updates the app's memory that has these keys (`UPDATE`; see
+    3. A text of `key=value | key=value` updates the app's memory that has these keys (`UPDATE`; see
        `dedup.key_values`).
-    3. Any other text is stored verbatim, and the answer is its row. If the same app and namespace has an identical
+    4. Any other text is stored verbatim, and the answer is its row. If the same app and namespace has an identical
        active memory, the answer is that memory (`NONE`). `dedup.near_duplicates` decides about similar ones.
+
+    `near` names existing memories that a text stored as it is may change. It comes within some milliseconds or not at
+    all.
     """
     caller = await asking.as_app(new.user_id, new.app)
     once = None
     if idempotency_key is not None:
         once = IdempotentRequest.of(idempotency_key, new.model_dump_json(), services.settings.limits)
-    added = await services.adding.add(caller, new.input(once), infer=bool(new.infer))
+    supersedes = await services.short_ids.resolved(caller, new.supersedes, "supersedes")
+    added = await services.adding.add(caller, new.input(once, supersedes), infer=bool(new.infer))
     if added.status in (Status.PENDING, Status.WORKING):
         response.status_code = 202
     notes = [note for note in (new.unknown, added.note) if note]

@@ -3,7 +3,7 @@ last."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -215,6 +215,12 @@ class NewMemoryOfUser(NewMemory):
         " `messages`.",
     )
 
+    supersedes: list[GivenId] = Field(
+        default=[],
+        description="Ids of memories in whose place the text holds from now on, or their first characters. They are"
+        " archived, and the text is stored as it is.",
+    )
+
     @property
     def unknown(self) -> str | None:
         """The note on fields that do not exist, or None."""
@@ -223,8 +229,9 @@ class NewMemoryOfUser(NewMemory):
         names = (name[:60].encode("unicode_escape").decode() for name in sorted(self.model_extra)[:10])
         return f"Unknown fields were ignored: {', '.join(names)}."
 
-    def input(self, once: IdempotentRequest | None) -> CaptureCreate:
-        """Returns the input of the service. `once` is the request, if it has an Idempotency-Key.
+    def input(self, once: IdempotentRequest | None, supersedes: Sequence[UUID] = ()) -> CaptureCreate:
+        """Returns the input of the service. `once` is the request, if it has an Idempotency-Key, and `supersedes` the
+        memories that are meant.
 
         Raises:
             Invalid: the body has both a text and messages, or neither.
@@ -237,7 +244,11 @@ class NewMemoryOfUser(NewMemory):
             raise Invalid("text", "is required unless messages are given")
         turns = tuple(Turn(one.role, one.content) for one in self.messages or ())
         return CaptureCreate(
-            self.create(), turns, wait=None if self.background is None else not self.background, once=once
+            self.create(),
+            turns,
+            wait=None if self.background is None else not self.background,
+            once=once,
+            supersedes=tuple(supersedes),
         )
 
 

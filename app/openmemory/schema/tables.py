@@ -5,6 +5,7 @@ from __future__ import annotations
 import openmemory.access.models
 import openmemory.audit.models
 import openmemory.capture.models
+import openmemory.dedup.models
 import openmemory.index.models
 import openmemory.memories.models
 import openmemory.projects.models

@@ -41,11 +41,13 @@ from openmemory.index.models import ItemKind
 from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Memory
 from openmemory.memories.repository import CATEGORY_NAMES, TEXT_APP_NAME
+from openmemory.search import newer
 from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.context import SearchContext
 from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.fusion import Fused
+from openmemory.search.newer import Placed
 from openmemory.search.query_text import EMOJI_STYLE
 from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Method
@@ -105,14 +107,42 @@ async def _read(
     while start < len(hits) and (wanted := found.wanted(hits[start][1])):
         some = hits[start : start + count]
         shown = [(id_, found.shown(score)) for id_, score in some]
-        rows = await readback(context, shown, limit=wanted, method=method, least=least, literal=literal)
-        if context.query.as_of is not None:
-            rows = await asyncio.to_thread(_labelled, rows, context.flags)
+        rows = await _rows(context, shown, limit=wanted, method=method, least=least, literal=literal)
         found.rows |= {row.id: row for row in rows}
         # The statement stopped as soon as it had the requested number of rows.
         tried = rows[-1].position if len(rows) == wanted else len(some)
         found.tried.update(id_ for id_, score in shown[:tried] if score >= least or id_ in found.rows)
         start, count = start + tried, len(hits)
+
+
+async def read_newer(context: SearchContext, hits: Sequence[Fused], method: Method, found: ReadRows) -> Placed:
+    """Reads the memories that may replace one of these results, and places them before it. Logs each read."""
+    rows = {hit.id: found.rows[hit.id] for hit in hits}
+    tried, looked = set(found.rows), list(rows.values())
+    for _ in range(newer.CHAIN):
+        scores = {id_: found.fused[row.id].score for row in reversed(looked) for id_ in newer.wanted(row)}
+        rows |= {id_: found.rows[id_] for id_ in scores if id_ in found.rows}
+        more = [(id_, found.shown(score)) for id_, score in scores.items() if id_ not in tried]
+        if not more:
+            break
+        tried |= scores.keys()
+        looked = await _rows(context, more, limit=len(more), method=method)
+        for row in looked:
+            found.fused.setdefault(row.id, Fused(row.id, scores[row.id], 0.0, 0.0, None, None))
+        rows |= {row.id: row for row in looked}
+    found.rows |= rows
+    fused = found.fused | {hit.id: hit for hit in hits}
+    return newer.placed(hits, rows, fused, context.query.text, context.limit)
+
+
+async def _rows(
+    context: SearchContext, candidates: Sequence[tuple[UUID, float]], *, limit: int, method: Method, **more: Any
+) -> list[Any]:
+    """As `readback`, with the labels of the texts as of the time of the search."""
+    rows = await readback(context, candidates, limit=limit, method=method, **more)
+    if context.query.as_of is not None:
+        rows = await asyncio.to_thread(_labelled, rows, context.flags)
+    return rows
 
 
 def literally(query: str) -> str | None:
@@ -262,6 +292,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
             TEXT_APP_NAME.label("app_name"),
             App.name.label("added_by"),
             CATEGORY_NAMES.label("categories"),
+            newer.column(None if was is None else was.same),
             found.c.score,
             found.c.position,
         )

@@ -14,6 +14,7 @@ from openmemory.search.context import SearchContext
 from openmemory.search.explanation import SearchRound, answer_explanation, explained
 from openmemory.search.fusion import Fused
 from openmemory.search.lexical import LexicalHit
+from openmemory.search.newer import Newer
 from openmemory.search.schemas import Arm, Method, PassageAnswer, PassageResult, ScoreParts, SearchAnswer, SearchResult
 
 
@@ -89,23 +90,40 @@ def search_answer(
     method: Method,
     best: Sequence[Fused],
     *,
+    newer: Mapping[UUID, Newer] | None = None,
     arms: Mapping[UUID, Arm] | None = None,
     last: SearchRound | None = None,
     embedded: str | None = None,
 ) -> SearchAnswer:
     """The answer with these hits. It is explained if the query asks for it.
 
-    `arms` are the terms of the reranker, `last` is the last round of both arms, `embedded` the text that the model
-    embedded.
+    `newer` are the newer memories by the ids of the older ones that they may replace, `arms` are the terms of the
+    reranker, `last` is the last round of both arms, `embedded` the text that the model embedded.
     """
     answer = SearchAnswer([_result(found.rows[hit.id], hit, found.shown(hit.score)) for hit in best], method)
+    _mark(answer.results, newer or {})
     answer.conflicts = conflicts(answer.results)
     if context.query.explain:
         answer.explanation = answer_explanation(context, last, embedded)
         answer.explanation.calibration = found.calibration and found.calibration.formula
         for hit, result in zip(best, answer.results, strict=True):
-            result.explanation = explained(hit, found.rounds[hit.id], (arms or {}).get(hit.id))
+            if (of := found.rounds.get(hit.id)) is not None:  # otherwise only an older memory brought it
+                result.explanation = explained(hit, of, (arms or {}).get(hit.id))
     return answer
+
+
+def _mark(results: Sequence[SearchResult], newer: Mapping[UUID, Newer]) -> None:
+    """Names the newer memory of each result that is replaced, and raises the scores of what stands before it."""
+    by_id = {result.id: result for result in results}
+    for result in results:
+        if (found := newer.get(result.id)) is not None:
+            result.newer = found.id if found.replaces else None
+            by_id[found.id].older = result.id
+    least = 0.0
+    for result in reversed(results):
+        if result.older is not None or result.id in newer:
+            result.score = max(result.score or 0.0, least)
+        least = result.score or 0.0
 
 
 def unscored(rows: Sequence[Any]) -> list[SearchResult]:

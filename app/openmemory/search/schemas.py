@@ -265,6 +265,20 @@ class SearchResult:
     key: Annotated[
         str | None, Field(description="The key under which it is set; left out: none.", exclude_if=is_none)
     ] = None
+    newer: Annotated[
+        UUID | None,
+        Field(
+            description="The result that replaces this one: what this one says no longer holds; left out: none.",
+            exclude_if=is_none,
+        ),
+    ] = None
+    older: Annotated[
+        UUID | None,
+        Field(
+            description="The result beside which it stands because it is newer and about the same; left out: none.",
+            exclude_if=is_none,
+        ),
+    ] = None
     added_by: Annotated[
         str | None,
         Field(
@@ -273,7 +287,10 @@ class SearchResult:
         ),
     ] = None
     explanation: Annotated[
-        Explanation | None, Field(description="Only where it was asked for.", exclude_if=is_none)
+        Explanation | None,
+        Field(
+            description="Only where it was asked for, and not if only an older result brought it.", exclude_if=is_none
+        ),
     ] = None
 
 

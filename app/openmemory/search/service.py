@@ -57,7 +57,7 @@ from openmemory.search.overview import BROAD, overview_answer
 from openmemory.search.periods import NamedTimes, names_a_time
 from openmemory.search.query_analysis import MAX_LEXEMES
 from openmemory.search.query_text import is_broad, lexemes
-from openmemory.search.readback import log_search, read_best, readback
+from openmemory.search.readback import log_search, read_best, read_newer, readback
 from openmemory.search.recency import add_times, recency_of
 from openmemory.search.reranking import Reranker, rerank
 from openmemory.search.results import ReadRows, passage_answer, search_answer, unscored
@@ -308,8 +308,9 @@ class Search:
             answer = await nothing_found(context, method, missing, last=last, embedded=embedded)
             return self._counted(await self._with_unread(answer, context.caller, context.query), missing)
         second = await rerank(reranker, context.query.text, found)
+        best, newer = await read_newer(context, second.hits[:limit], method, found)
         answer = search_answer(
-            context, found, method, second.hits[:limit], arms=second.arms, last=last, embedded=embedded
+            context, found, method, best, newer=newer, arms=second.arms, last=last, embedded=embedded
         )
         if answer.explanation is not None and reranker is not None and second.note is None:
             answer.explanation.reranker = RerankedBy(reranker.name, reranker.weight, len(second.arms))

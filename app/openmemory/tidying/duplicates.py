@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -231,13 +231,20 @@ class DuplicatePairs:
         return action
 
     @retry_on_conflict
-    async def keep(self, caller: Caller, one: SeenVersion, other: SeenVersion) -> None:
-        """Keep both memories, and do not list the pair again. Raises as `merge` does."""
+    async def keep(
+        self, caller: Caller, one: SeenVersion, other: SeenVersion, *, decision: Literal["both", "different"] = "both"
+    ) -> None:
+        """Keep both memories, and do not list the pair again. Raises as `merge` does.
+
+        `decision`: both hold, or they are about different things.
+        """
         _may_decide(caller, one.id, other.id)
         async with self._database.transaction() as tx:
             await locked(tx, caller, [one, other])
             first, second = _ordered(one.id, other.id)
-            await tx.execute(insert(KeptPair).values(first=first, second=second).on_conflict_do_nothing())
+            kept = insert(KeptPair).values(first=first, second=second, decision=decision)
+            changed = kept.on_conflict_do_update(index_elements=["first", "second"], set_={"decision": decision})
+            await tx.execute(changed)
             await audit_log.record(tx, caller, AuditAction.MEMORY_KEEP_BOTH, [first, second])
 
     @retry_on_conflict

@@ -17,10 +17,10 @@ from openmemory.memories.models import Memory
 
 
 class SeenVersion(NamedTuple):
-    """A memory with the revision of its text that the user saw."""
+    """A memory with the revision of its text that the user saw; None: whatever it says now."""
 
     id: UUID
-    revision: int
+    revision: int | None
 
 
 async def locked(tx: Tx, caller: Caller, versions: Sequence[SeenVersion]) -> dict[UUID, Any]:
@@ -30,7 +30,7 @@ async def locked(tx: Tx, caller: Caller, versions: Sequence[SeenVersion]) -> dic
         NotFound: one of them is not active any more, or is not the caller's.
         ConflictError: the text of one of them was changed since.
     """
-    seen = dict(versions)
+    seen: dict[UUID, int | None] = dict(versions)
     query = (
         select(Memory.id, Memory.revision, Memory.content, Memory.namespace)
         .where(Memory.id == func.any(list(seen)), readable_by(caller, Memory))
@@ -40,7 +40,7 @@ async def locked(tx: Tx, caller: Caller, versions: Sequence[SeenVersion]) -> dic
     rows = {row.id: row for row in await tx.execute(query, caller.parameters)}
     if len(rows) < len(seen):
         raise repository.no_memory()
-    if any(row.revision != seen[row.id] for row in rows.values()):
+    if any(seen[row.id] not in (None, row.revision) for row in rows.values()):
         raise ConflictError(
             "A memory was changed since this was shown.", code="changed_since", hint="Load the page again."
         )

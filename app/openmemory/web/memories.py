@@ -46,6 +46,8 @@ class Row(NamedTuple):
     labels: Sequence[str]
     expires_at: datetime | None
     superseded: bool
+    newer: UUID | None = None
+    """The memory that replaces it."""
     score: float | None = None
     bars: Sequence[ScoreBar] = ()
 
@@ -63,7 +65,8 @@ class Row(NamedTuple):
         """Returns the row of a search result."""
         return cls(
             found.id, found.memory, found.app_name, found.added_by, found.created_at, State.ACTIVE, found.categories,
-            found.kind, found.namespace, found.labels, found.expires_at, False, found.score, bars(found.parts),
+            found.kind, found.namespace, found.labels, found.expires_at, False, found.newer, found.score,
+            bars(found.parts),
         )  # fmt: skip
 
 

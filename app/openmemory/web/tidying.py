@@ -93,6 +93,40 @@ async def list_again(page: ThePage, form: TheForm) -> Response:
     return page.done("Undone: the two are listed again.", page.back(form, "activity/duplicates"))
 
 
+@router.get("/ui/activity/replacements")
+async def list_replacements(
+    page: ThePage, number: Annotated[int, Query(alias="page", ge=1, le=1_000_000)] = 1
+) -> Response:
+    """List the memories that a newer one may replace."""
+    found = await page.services.replacements.list(page.caller, page=number, size=PAGE_SIZE)
+    if not found.total and number > 1:
+        return page.redirect("activity/replacements")  # the last page was emptied
+    return page.render(
+        "replacements.html",
+        found=found.items,
+        total=found.total,
+        number=number,
+        pages=-(-found.total // PAGE_SIZE),
+    )
+
+
+@router.post("/ui/activity/replacements")
+async def decide_replacement(page: ThePage, form: TheForm) -> Response:
+    """Replace the older memory of a pair, or keep both."""
+    duplicates = page.services.duplicates
+    newer, older = (_version(text_of(form, name), name) for name in ("newer", "older"))
+    to = page.back(form, "activity/replacements")
+    decision = text_of(form, "decision")
+    if decision == "replace":
+        undo = Undo("memories/undo", {"change": str(await duplicates.merge(page.caller, newer, older))})
+        return page.done("Replaced. The older one is in the archive, superseded by the newer.", to, undo)
+    if decision not in ("both", "different"):
+        raise Invalid("decision", "must be replace, both or different")
+    await duplicates.keep(page.caller, newer, older, decision="both" if decision == "both" else "different")
+    again = Undo("activity/duplicates/again", {"one": str(newer.id), "other": str(older.id)})
+    return page.done("Kept both. They are not listed again.", to, again)
+
+
 def _version(value: str, field: str) -> SeenVersion:
     """Returns the memory and revision that a form names as `id revision`."""
     id_, _, revision = value.partition(" ")

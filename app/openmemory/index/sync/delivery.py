@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from uuid import UUID
@@ -61,6 +61,10 @@ QUIET = 60.0
 """The seconds between two log lines about the same kind of failure."""
 
 
+Compare = Callable[[Space, Sequence[UUID]], Awaitable[None]]
+"""Compares memories with those near to them."""
+
+
 class OutboxDelivery:
     """Processes outbox entries: reads the current rows, embeds those without vectors, writes the index, deletes the
     entries.
@@ -70,8 +74,16 @@ class OutboxDelivery:
     """
 
     def __init__(
-        self, database: Database, spaces: Spaces, tables: Mapping[ItemKind, IndexedTable], lease: Lease | None = None
+        self,
+        database: Database,
+        spaces: Spaces,
+        tables: Mapping[ItemKind, IndexedTable],
+        lease: Lease | None = None,
+        *,
+        compare: Compare | None = None,
     ) -> None:
+        """`compare` is called with memories that were written. It must not fail because of the index."""
+        self._compare = compare
         self._lease = lease or Lease()
         self._database = database
         self._spaces = spaces
@@ -264,6 +276,9 @@ class OutboxDelivery:
         serving, building, retired = self._spaces.serving, self._spaces.building, [*self._spaces.retired]
         batch = await self._writer.read(kind, ids)
         done = await self._writer.deliver(serving, batch)
+        if self._compare is not None and kind is ItemKind.MEMORY and batch.points and len(ids) < BATCH:
+            # A whole batch means that more waits, which goes first.
+            await self._compare(serving, [point.id for point in batch.points])
         if building is not None:
             await self._write_beside(building, batch)
         for space in retired:

@@ -1,0 +1,216 @@
+"""Compares memories with those near to them, and stores the pairs of which the newer may replace the older.
+
+Delivery compares what it has just written, unless more is waiting; a job compares the rest. The pairs are derived from
+texts and vectors. They never show anything by themselves: whoever reads one reads both memories through `readable_by`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import text
+
+from openmemory.database.compiled import CompiledStatement
+from openmemory.database.engine import Database
+from openmemory.database.retry import retry_on_conflict
+from openmemory.dedup.replacement import LONGEST, Verdict, judge
+from openmemory.embeddings.port import PACKAGED
+from openmemory.index.port import Filter, Hit, IndexUnavailable
+from openmemory.index.space import Space, Spaces
+from openmemory.index.sync import outbox
+from openmemory.index.sync.entries import array_of
+from openmemory.index.sync.reconcile import SyncRunning, alone
+
+log = logging.getLogger(__name__)
+
+NEAREST = 8
+"""The number of memories that are compared with one."""
+
+TOGETHER = 32
+"""The number of memories that the job compares before it looks if something else waits."""
+
+LOCK = 0x6F6D6E72
+"""The key of the advisory lock for the one replica that runs the job."""
+
+
+class Comparison:
+    """Finds the pairs of memories of which the newer may replace the older."""
+
+    def __init__(self, database: Database, spaces: Spaces) -> None:
+        self._database = database
+        self._spaces = spaces
+
+    async def delivered(self, space: Space, ids: Sequence[UUID]) -> None:
+        """Compares memories whose vectors were just written. What fails is left to the job."""
+        try:
+            await self._compare(space, ids)
+        except IndexUnavailable as error:
+            log.debug("compared later: %s", error)
+
+    async def run(self) -> int:
+        """Compares what waits, until nothing is left or the index has other work. Returns the number of memories.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        done = 0
+        try:
+            async with alone(self._database, LOCK):
+                while (space := await self._idle()) is not None and (some := await self._compare(space)):
+                    done += some
+        except SyncRunning:  # another replica runs it
+            return 0
+        except IndexUnavailable as error:
+            log.debug("compared later: %s", error)
+        return done
+
+    async def _idle(self) -> Space | None:
+        """The serving space, if it has no other work now."""
+        space = self._spaces.serving
+        if self._spaces.building is not None or not space.collection or not space.answers:
+            return None
+        async with self._database.statement() as tx:
+            due = await outbox.next_due(tx)
+        return None if due is not None and due <= 0 else space
+
+    async def _compare(self, space: Space, ids: Sequence[UUID] | None = None) -> int:
+        """Compares the memories that wait, or those of them that are listed. Returns their number."""
+        values = {"model": space.model, "ids": None if ids is None else array_of(ids), "longest": LONGEST}
+        values["most"] = TOGETHER if ids is None else len(ids)
+        async with self._database.statement() as tx:
+            rows = await _WAITING.rows(tx, values)
+        if not rows:
+            return 0
+        hits = {row.id: await _near(space, row) for row in rows if row.compared}
+        near = {hit.id for some in hits.values() for hit in some}
+        async with self._database.statement() as tx:
+            others = await _COMPARABLE.rows(tx, {"ids": array_of(near), "longest": LONGEST}) if near else []
+        found = {row.id: row for row in others}
+        pairs = [
+            (row, found[hit.id], hit.score if space.model == PACKAGED else None)
+            for row in rows
+            for hit in hits.get(row.id, ())
+            if hit.id in found and _may_replace(row, found[hit.id])
+        ]
+        # In a thread: judging a batch takes milliseconds.
+        await self._store(rows, await asyncio.to_thread(_judged, pairs))
+        return len(rows)
+
+    @retry_on_conflict
+    async def _store(self, rows: Sequence[Any], pairs: Sequence[tuple[Any, Any, float | None, float]]) -> None:
+        compared = {"ids": [row.id for row in rows], "hashes": [row.hash for row in rows]}
+        compared["namespaces"] = [row.namespace for row in rows]
+        async with self._database.transaction() as tx:
+            await tx.execute(_FORGET, {"ids": compared["ids"]})
+            if pairs:
+                await tx.execute(
+                    _KEEP,
+                    {
+                        "newer": [newer.id for newer, *_ in pairs],
+                        "older": [older.id for _, older, *_ in pairs],
+                        "newer_hashes": [newer.hash for newer, *_ in pairs],
+                        "older_hashes": [older.hash for _, older, *_ in pairs],
+                        "cosines": [cosine for *_, cosine, _ in pairs],
+                        "probabilities": [probability for *_, probability in pairs],
+                        "times": [newer.said_at for newer, *_ in pairs],
+                    },
+                )
+            await tx.execute(_DONE, compared)
+
+
+async def _near(space: Space, row: Any) -> list[Hit]:
+    """The memories of the same namespace that are nearest to one."""
+    where = Filter(row.user_id, namespaces=(row.namespace,), excluded=(row.id,))
+    vector = np.frombuffer(row.vector, dtype="<f4")
+    if len(vector) != await space.dimension():  # a text of several chunks says too many things
+        return []
+    return await space.search(vector, where, NEAREST)
+
+
+def _may_replace(one: Any, other: Any) -> bool:
+    """Returns True if two memories may be about the same: of one namespace, under one key, said by one role."""
+    if (one.user_id, one.namespace) != (other.user_id, other.namespace):
+        return False
+    return all(None in pair or pair[0] == pair[1] for pair in ((one.key, other.key), (one.role, other.role)))
+
+
+def _judged(pairs: Sequence[tuple[Any, Any, float | None]]) -> list[tuple[Any, Any, float | None, float]]:
+    """The pairs of which the newer may replace the older: newer, older, cosine and probability. Each pair once."""
+    found = {}
+    for one, other, cosine in pairs:
+        older, newer = sorted((one, other), key=lambda row: (row.said_at, row.id))
+        judgement = judge(older.content, newer.content, cosine)
+        if judgement.verdict is not Verdict.UNRELATED:
+            found[newer.id, older.id] = newer, older, cosine, judgement.probability
+    return [found[key] for key in sorted(found)]
+
+
+# A flagged text must not come before what it contradicts. `said_at`: when the memory got its present text.
+_COLUMNS = """
+    m.id, m.user_id, m.namespace, m.content, m.hash, m.key, m.metadata ->> 'role' AS role, (
+        SELECT max(r.changed_at) FROM memory_revisions AS r
+        WHERE r.memory_id = m.id AND r.old_text IS DISTINCT FROM r.new_text
+    ) AS said_at
+"""
+_IS_COMPARABLE = """
+    m.state = 'active' AND m.kind <> 'state' AND cardinality(m.labels) = 0
+    AND length(m.content) <= CAST(:longest AS integer)
+"""
+_WAITING = CompiledStatement(
+    text(
+        f"""
+        SELECT {_COLUMNS}, {_IS_COMPARABLE} AS compared, e.vector
+        FROM pending_comparisons AS p
+        JOIN memories AS m ON m.id = p.memory_id
+        LEFT JOIN embeddings AS e ON e.kind = 'memory' AND e.id = m.id AND e.model = CAST(:model AS text)
+            AND e.text_hash = m.hash
+        WHERE (CAST(:ids AS uuid[]) IS NULL OR p.memory_id = ANY(CAST(:ids AS uuid[])))
+            AND (e.id IS NOT NULL OR NOT ({_IS_COMPARABLE}))
+        ORDER BY p.memory_id LIMIT CAST(:most AS integer)
+        """  # noqa: S608 - only constants are put in
+    ),
+    binary=True,
+)
+_COMPARABLE = CompiledStatement(
+    text(f"SELECT {_COLUMNS} FROM memories AS m WHERE m.id = ANY(CAST(:ids AS uuid[])) AND {_IS_COMPARABLE}")  # noqa: S608 - as above
+)
+
+# What is near to a memory is known anew; what it was near to is out of date if its text has changed.
+_FORGET = text(
+    """
+    DELETE FROM near_memories AS n USING memories AS m
+    WHERE m.id = ANY(CAST(:ids AS uuid[]))
+        AND (n.newer = m.id OR (n.older = m.id AND n.older_hash <> m.hash))
+    """
+)
+_KEEP = text(
+    """
+    INSERT INTO near_memories (newer, older, user_id, newer_hash, older_hash, cosine, probability, said_at)
+    SELECT p.newer, p.older, o.user_id, p.newer_hash, p.older_hash, p.cosine, p.probability, p.said_at
+    FROM unnest(CAST(:newer AS uuid[]), CAST(:older AS uuid[]), CAST(:newer_hashes AS text[]),
+        CAST(:older_hashes AS text[]), CAST(:cosines AS real[]), CAST(:probabilities AS real[]),
+        CAST(:times AS timestamptz[]))
+        AS p(newer, older, newer_hash, older_hash, cosine, probability, said_at)
+    JOIN memories AS n ON n.id = p.newer
+    JOIN memories AS o ON o.id = p.older
+    FOR KEY SHARE OF n, o
+    ON CONFLICT (newer, older) DO UPDATE SET newer_hash = excluded.newer_hash, older_hash = excluded.older_hash,
+        cosine = excluded.cosine, probability = excluded.probability, said_at = excluded.said_at
+    """
+)
+# A memory that was changed meanwhile waits on.
+_DONE = text(
+    """
+    DELETE FROM pending_comparisons AS p
+    USING unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:namespaces AS text[]))
+        AS done(id, hash, namespace)
+    WHERE p.memory_id = done.id
+        AND EXISTS (SELECT FROM memories AS m WHERE m.id = done.id AND m.hash = done.hash
+            AND m.namespace = done.namespace)
+    """
+)

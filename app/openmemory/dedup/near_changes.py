@@ -1,0 +1,163 @@
+"""Finds the memories that a new text may change, for the answer to who adds it.
+
+The look-up runs beside the write and has a budget: what comes late is left out. It never refuses or changes anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+
+from openmemory.access.readable import readable_by
+from openmemory.access.rule_cache import RuleCache
+from openmemory.access.rules import ALL
+from openmemory.audit import access_log
+from openmemory.audit.access_log import AccessType
+from openmemory.database.engine import Database
+from openmemory.dedup.comparison import NEAREST
+from openmemory.dedup.replacement import LONGEST, Judgement, Verdict, judge
+from openmemory.embeddings.port import PACKAGED, EmbedderUnavailable
+from openmemory.errors import Unavailable
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
+from openmemory.index.port import Filter, Hit, IndexUnavailable
+from openmemory.index.space import Space, Spaces
+from openmemory.memories.index_source import IndexedMemories
+from openmemory.memories.models import Memory
+from openmemory.memories.schemas import CheckedMemory, NearbyMemory
+
+log = logging.getLogger(__name__)
+
+SHOWN = 3
+"""The maximum number of memories that an answer names."""
+
+BUDGET = 0.06
+"""The seconds from the request on after which the look-up is given up."""
+
+AT_ONCE = 4
+"""The maximum number of look-ups at once. Under more load, answers name no memories."""
+
+Look = Callable[[UUID], Awaitable[list[NearbyMemory]]]
+"""Returns the memories that may no longer hold, after the text was stored with this id."""
+
+
+class NearChanges:
+    """Finds the memories that a new text may change."""
+
+    def __init__(self, database: Database, spaces: Spaces) -> None:
+        self._database = database
+        self._spaces = spaces
+        self._rulebook = RuleCache()
+        self._running = 0
+
+    @asynccontextmanager
+    async def looking(self, caller: Caller, new: CheckedMemory) -> AsyncIterator[Look]:
+        """Looks for what is near to a text while the block stores it."""
+        if self._running >= AT_ONCE or not _may_change(caller, new):
+            yield _nothing
+            return
+        until = asyncio.get_running_loop().time() + BUDGET
+        self._running += 1
+        near = asyncio.create_task(self._near(caller, new), name="near")
+
+        async def look(id_: UUID) -> list[NearbyMemory]:
+            try:
+                async with asyncio.timeout_at(until):
+                    return await self._found(caller, new, id_, await near)
+            except (TimeoutError, EmbedderUnavailable, IndexUnavailable, Unavailable) as error:
+                log.debug("the answer names nothing near: %s", error)
+                return []
+
+        try:
+            yield look
+        finally:
+            self._running -= 1
+            near.cancel()
+            await asyncio.wait([near])
+            if not near.cancelled():
+                near.exception()  # nobody waits for it
+
+    async def _near(self, caller: Caller, new: CheckedMemory) -> list[Hit] | None:
+        """The nearest memories; None if the model does not answer."""
+        space = self._spaces.serving
+        where = await self._where(caller, new)
+        try:
+            vector = (await space.query(new.text)).vector
+        except EmbedderUnavailable:
+            return None
+        return await space.search(vector, where, NEAREST)
+
+    async def _where(self, caller: Caller, new: CheckedMemory) -> Filter:
+        rules = ALL
+        if not caller.owner:
+            async with self._database.statement() as tx:
+                rules = await self._rulebook.of(tx, caller)
+        return Filter(caller.user_id, namespaces=(new.namespace,), rules=rules)
+
+    async def _found(
+        self, caller: Caller, new: CheckedMemory, id_: UUID, near: Sequence[Hit] | None
+    ) -> list[NearbyMemory]:
+        """Those of the near memories that the text may change, the surest first. Logs that they were read."""
+        space = self._spaces.serving
+        cosines: dict[UUID, float | None] = {}
+        if near is None:
+            cosines = {hit.id: None for hit in await self._by_words(space, caller, new, id_)}
+        else:
+            cosines = {hit.id: hit.score if space.model == PACKAGED else None for hit in near}
+        cosines.pop(id_, None)
+        if not cosines:
+            return []
+        query = select(Memory.id, Memory.content, Memory.created_at, Memory.key).where(
+            Memory.id == func.any(list(cosines)),
+            readable_by(caller, Memory),
+            func.cardinality(Memory.labels) == 0,
+            func.length(Memory.content) <= LONGEST,
+        )
+        async with self._database.transaction() as tx:
+            rows = (await tx.execute(query, caller.parameters)).all()
+            found = _judged(new, [(row, cosines[row.id]) for row in rows])[:SHOWN]
+            if found:
+                await access_log.record(tx, caller, AccessType.SEARCH, [row.id for row, _ in found], {"part": "near"})
+        return [
+            NearbyMemory(
+                id=row.id,
+                memory=row.content,
+                created_at=row.created_at,
+                replaced=judgement.verdict is Verdict.REPLACES,
+            )
+            for row, judgement in found
+        ]
+
+    async def _by_words(self, space: Space, caller: Caller, new: CheckedMemory, id_: UUID) -> list[Hit]:
+        """The memories that share most words with the stored text."""
+        async with self._database.statement() as tx:
+            points = await IndexedMemories().points(tx, [id_])
+        if not points:
+            return []
+        return await space.search_words(points[0].words, await self._where(caller, new), NEAREST)
+
+
+async def _nothing(_: UUID) -> list[NearbyMemory]:
+    return []
+
+
+def _may_change(caller: Caller, new: CheckedMemory) -> bool:
+    """Returns True if a text may change others, and the caller may be shown them."""
+    return Scope.READ in caller.principal.scopes and not new.labels and len(new.text) <= LONGEST
+
+
+def _judged(new: CheckedMemory, near: Sequence[tuple[Any, float | None]]) -> list[tuple[Any, Judgement]]:
+    found = [
+        (row, judge(row.content, new.text, cosine))
+        for row, cosine in near
+        if (None in (row.key, new.key) or row.key == new.key)
+        and (new.created_at is None or row.created_at <= new.created_at)
+    ]
+    some = [(row, judgement) for row, judgement in found if judgement.verdict is not Verdict.UNRELATED]
+    return sorted(some, key=lambda one: -one[1].probability)

@@ -1,0 +1,83 @@
+"""The verdict on an older and a newer memory."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from benchmarks.replaced import read
+from openmemory.dedup.replacement import LONGEST, Verdict, asks_of_before, judge
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("I live in Hamburg.", "I moved to Leipzig last week."),
+        ("I use VS Code as my editor.", "I switched to Neovim."),
+        ("The database port is 5433.", "The database port is 5434."),
+        ("Deployments need approval by the team lead.", "Deployments no longer need approval."),
+        ("Ich wohne in Hamburg.", "Ich wohne jetzt in Leipzig."),
+        ("Je travaille chez Renault.", "Je travaille maintenant chez Airbus."),
+    ],
+)
+def test_a_change_is_seen(older, newer):
+    assert judge(older, newer, 0.6).verdict is Verdict.REPLACES
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Version 2.4 supports PostgreSQL 14.", "Version 3.0 supports PostgreSQL 16."),
+        ("Room 12 has a projector.", "Room 14 has a whiteboard."),
+        ("I live in Hamburg.", "My brother lives in Leipzig."),
+        ("Anna works at Acme.", "Bruno works at Globex."),
+        ("I like tea.", "I also like coffee."),
+        ("I speak German.", "I speak French too."),
+        ("I live in Hamburg.", "I might move to Leipzig next year."),
+        ("I moved to Leipzig last week.", "I moved the sofa to the bedroom."),
+    ],
+)
+def test_what_holds_beside_it_is_not_marked(older, newer):
+    assert judge(older, newer, 0.8).verdict is not Verdict.REPLACES
+
+
+def test_the_made_pairs_are_told_apart_without_a_vector():
+    """By words alone, as without an embedder. With cosines, `python -m benchmarks.replaced` measures by folds."""
+    pairs = read()
+    assert len(pairs) >= 300
+    verdicts = [(pair.replaced, judge(pair.older, pair.newer).verdict) for pair in pairs]
+    first = [verdict is not Verdict.UNRELATED for replaced, verdict in verdicts if replaced]
+    marked = [verdict is Verdict.REPLACES for replaced, verdict in verdicts if not replaced]
+    assert sum(first) / len(first) >= 0.95
+    assert sum(marked) / len(marked) <= 0.02
+
+
+def test_it_says_what_speaks_for_it():
+    found = judge("I live in Hamburg.", "I moved to Leipzig.", 0.6)
+    assert {"changed", "once_changed"} <= {*found.because}
+    assert 0.65 < found.probability < 1
+
+
+def test_long_texts_are_not_judged():
+    assert judge("I live in Hamburg. " * 40, "I moved to Leipzig.", 0.9).verdict is Verdict.UNRELATED
+
+
+def test_time_grows_with_the_text():
+    text = "no no no longer 1.2.3'4-5 a'a'a-a.a:a I moved "
+    started = time.perf_counter()
+    judge((text * 20)[:LONGEST], (text * 20)[1 : LONGEST + 1], 0.5)
+    assert time.perf_counter() - started < 0.2
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["where did I use to live?", "where did I live before?", "what was my previous job", "Wo habe ich früher gewohnt?"],
+)
+def test_questions_about_what_was(question):
+    assert asks_of_before(question)
+
+
+@pytest.mark.parametrize("question", ["where do I live now?", "my job", "Wo wohne ich?", ""])
+def test_other_questions(question):
+    assert not asks_of_before(question)
