@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_
 
@@ -22,12 +23,10 @@ from openmemory.search.compiled_filter import SearchScope
 from openmemory.search.context import SearchContext
 from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
-from openmemory.search.late_interaction import TokenReader
 from openmemory.search.lexical import LexicalHit, LexicalSearch, best_first
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.own_writes import delivered
 from openmemory.search.query_analysis import QueryAnalysis, analysed
-from openmemory.search.readback import readable
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,8 @@ class Lookups:
         """The memories written at the time that the question names, with a word of it."""
         self.changed = None if context.query.as_of is None else _started(_changed(context, self.scope, self.question))
         """The memories that were changed since the time as of which the search answers."""
-        self.tokens = TokenReader(context)
+        self.rewritten = frozenset[UUID]()
+        """The memories whose text is another than that of the time as of which the search answers."""
         self._tasks = [task for task in (whole, self.scope, self.question, self.written, self.changed) if task]
 
     def close(self) -> None:
@@ -171,8 +171,7 @@ async def listed(
 ) -> tuple[list[Hit], list[LexicalHit]]:
     """Both lists as they are to be ranked.
 
-    Adds the memories written at a named time. As of a time, the lists are those of that time. If the search explains
-    its answer, hits that the caller may not read are removed: a rank reveals how many hits are above it.
+    Adds the memories written at a named time. As of a time, the lists are those of that time.
     """
     if lookups.written is not None and (written := await lookups.written):
         known = {hit.id for hit in words}
@@ -183,17 +182,12 @@ async def listed(
         async with context.database.statement() as tx:
             there = await unchanged_since(tx, context.caller, ids, context.query.as_of)
         near, said = ({hit.id for hit in hits} for hits in changed)
-        # The stored tokens of a rewritten memory belong to another text.
-        lookups.tokens.keep(said - near)
+        lookups.rewritten = frozenset(said - near)
         # The index may still contain a memory that was archived a moment ago.
         there -= near | said
         dense = [*(hit for hit in dense if hit.id in there), *changed.dense]
         words = [*(hit for hit in words if hit.id in there), *changed.words]
         return sorted(dense, key=lambda hit: -hit.score), best_first(words)
-    if context.query.explain:
-        async with context.database.statement() as tx:
-            there = await readable(tx, context.caller, ids, context.corpus)
-        return [hit for hit in dense if hit.id in there], [hit for hit in words if hit.id in there]
     return dense, words
 
 

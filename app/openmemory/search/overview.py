@@ -27,7 +27,7 @@ from openmemory.search.compiled_filter import compiled_filter
 from openmemory.search.context import SearchContext
 from openmemory.search.explanation import SearchRound
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
-from openmemory.search.fusion import Fused
+from openmemory.search.ranking import Ranked
 from openmemory.search.readback import log_search, read_best
 from openmemory.search.recency import Recency
 from openmemory.search.results import ReadRows, search_answer
@@ -84,7 +84,7 @@ class OverviewScope(NamedTuple):
     candidates: list[Telling]
 
 
-def most_telling(candidates: Sequence[Telling], limit: int) -> list[Fused]:
+def most_telling(candidates: Sequence[Telling], limit: int) -> list[Ranked]:
     """The memories to show, best first, with their scores.
 
         score = (IMPORTANCE_WEIGHT · importance + RECENCY_WEIGHT · recency)
@@ -94,27 +94,26 @@ def most_telling(candidates: Sequence[Telling], limit: int) -> list[Fused]:
     share of lexemes in common with a memory that was chosen before, and `repeats` counts the chosen ones of the same
     group. Memories flagged as prompt injection follow after all others.
     """
-    chosen: list[Fused] = []
+    chosen: list[Ranked] = []
     for flagged in (False, True):
         rest = [one for one in candidates if one.flagged is flagged]
         chosen += _chosen(rest, limit - len(chosen), _recency_of(candidates))
     return chosen
 
 
-def _chosen(rest: list[Telling], limit: int, recency: Recency) -> list[Fused]:
+def _chosen(rest: list[Telling], limit: int, recency: Recency) -> list[Ranked]:
     parts = {}
     for one in rest:
         rated = UNRATED if one.importance is None else one.importance
         parts[one.id] = IMPORTANCE_WEIGHT * rated, RECENCY_WEIGHT * recency.of(one.created_at)
     # What overlap leaves, and the product of the REPEATED_GROUPs.
     factors = {one.id: (1.0, 1.0) for one in rest}
-    chosen: list[Fused] = []
+    chosen: list[Ranked] = []
     while rest and len(chosen) < limit:
         best = max(rest, key=lambda one: sum(parts[one.id]) * factors[one.id][0] * factors[one.id][1])
         importance, recent = parts[best.id]
         scale = factors[best.id][0] * factors[best.id][1]
-        hit = Fused(best.id, importance + recent, 0.0, 0.0, None, None, recency=recent, importance=importance)
-        chosen.append(hit.scaled(scale))
+        chosen.append(Ranked(best.id, scale * (importance + recent)))
         rest = [one for one in rest if one is not best]
         for one in rest:
             distinct, repeats = factors[one.id]
@@ -156,16 +155,8 @@ async def overview_answer(
     if not scope.candidates:
         return await empty_answer(context, missing=missing, method=method)
     found = ReadRows(context.limit)
-    last = SearchRound(
-        [],
-        [],
-        moments={one.id: one.created_at for one in scope.candidates},
-        recency=_recency_of(scope.candidates),
-        recency_weight=RECENCY_WEIGHT,
-        importance_weight=IMPORTANCE_WEIGHT,
-    )
     hits = most_telling(scope.candidates, context.limit)
-    found.ranked(hits, last if context.query.explain else None)
+    found.ranked(hits, SearchRound() if context.query.explain else None)
     await read_best(context, hits, Method.OVERVIEW, found)
     if not found.rows:  # they have changed meanwhile
         await log_search(context, Method.OVERVIEW)

@@ -31,7 +31,7 @@ from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.context import SearchContext
 from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
-from openmemory.search.fusion import Fused
+from openmemory.search.ranking import Ranked
 from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Method
 from openmemory.sources.models import WITH_PATHS, Passage, Source
@@ -58,14 +58,13 @@ def _may_read(owner: bool, default: Default, corpus: Corpus) -> CompiledStatemen
     return CompiledStatement(select(rows.id).where(asked, readable_by(caller, rows)), plain=True)
 
 
-async def read_best(context: SearchContext, ranked: Sequence[Fused], method: Method, found: ReadRows) -> None:
+async def read_best(context: SearchContext, ranked: Sequence[Ranked], method: Method, found: ReadRows) -> None:
     """Reads back hits that were not tried yet, best first, until none of the rest can be among the best."""
     hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
     start, count = 0, found.limit + SPARE
     while start < len(hits) and (wanted := found.wanted(hits[start][1])):
         some = hits[start : start + count]
-        shown = [(id_, found.shown(score)) for id_, score in some]
-        rows = await readback(context, shown, limit=wanted, method=method)
+        rows = await readback(context, some, limit=wanted, method=method)
         if context.query.as_of is not None:
             rows = await asyncio.to_thread(_labelled, rows, context.flags)
         found.rows |= {row.id: row for row in rows}
