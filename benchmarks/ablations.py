@@ -20,10 +20,10 @@ def _weightless(*names: str) -> Ablation:
     def without() -> AbstractContextManager[object]:
         stack = ExitStack()
         for name in ("TOKENS", "VECTORS", "WORDS"):
-            alone, every = (vector.copy() for vector in getattr(ranking, name))
-            for feature in names:
-                alone[PLACE[feature]] = every[PLACE[feature]] = 0.0
-            stack.enter_context(patch.object(ranking, name, Weights(alone, every)))
+            vectors = [vector.copy() for vector in getattr(ranking, name)]
+            for vector in vectors:
+                vector[[PLACE[feature] for feature in names]] = 0.0
+            stack.enter_context(patch.object(ranking, name, Weights(*vectors)))
         return stack
 
     return without

@@ -5,14 +5,15 @@
 
 Each FOLDER holds a collection in the layout of BEIR (see `benchmarks.collections`). Its documents are stored as
 memories of one user, in the namespaces and threads that it tells, in the embedded stores, and embedded by the packaged
-model; every question is asked by the same code that serves a search, in its namespace. The weights of a search are fitted on
-some collections (`benchmarks.fit`, whose figures are held out). Beside ours stand the two arms as they answer the whole question, and both fused by reciprocal ranks of equal
-weight (k = 60). `--ablate` takes out one ingredient at a time (see `benchmarks.ablations`) and tells what that changes,
-with intervals of the differences, question by question. `--folds` tells what of the figures is chance (see
-`benchmarks.folds`), `--worst` shows questions whose answers stand lowest, with the texts. `--fragments` evaluates each
-collection a second time, with its documents cut at sentence ends. `--lengths` mixes long and short documents: with
-every second thread as one document, and with the threads of other namespaces added. `--messages` stores the documents
-as messages of conversations and searches these, which needs a collection with threads.
+model; every question is asked by the same code that serves a search, in its namespace. The weights of a search were
+fitted on some of these collections; `benchmarks.fit` prints figures that are held out. Beside ours stand the two arms
+as they answer the whole question, and both fused by reciprocal ranks of equal weight (k = 60). `--ablate` takes out
+one ingredient at a time (see `benchmarks.ablations`) and tells what that changes, with intervals of the differences,
+question by question. `--folds` tells what of the figures is chance (see `benchmarks.folds`), `--worst` shows questions
+whose answers stand lowest, with the texts. `--fragments` evaluates each collection a second time, with its documents
+cut at sentence ends. `--lengths` mixes long and short documents: with every second thread as one document, and with
+the threads of other namespaces added. `--messages` stores the documents as messages of conversations and searches
+these, which needs a collection with threads.
 `--keep` names a folder in which the stored collections are kept for another run. Intervals are bootstrapped over the
 questions, 95 %, with a fixed seed.
 """

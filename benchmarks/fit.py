@@ -7,9 +7,9 @@ another namespace of the collection or, if there is none, with a question of the
 each collection are also asked in small stores of 2 to 40 texts, with and without an answer among them. What the search
 knows of its candidates is kept in the folder of `--keep`, so that a second run fits at once.
 
-The order is fitted first: listwise softmax with a quadratic penalty, by Newton's method, where each collection weighs
-the same. Then scale, base and the length of the question, by logistic regression on the first results of all questions.
-Both together are one linear model. The figures are held out: of each of five folds, whole conversations, by the weights
+The order is fitted by listwise softmax with a quadratic penalty, the scores by logistic regression on the first results
+of all questions, without the features that compare candidates. Each collection weighs the same.
+The figures are held out: of each of five folds, whole conversations, by the weights
 of the other four. The error is the expected calibration error in ten bins of the first ten results.
 """
 
@@ -34,8 +34,8 @@ from benchmarks.collections import Collection, Document, Question, mean, measure
 from benchmarks.evaluation import Asked, opened
 from benchmarks.service import temporary_folder
 from openmemory.search import ranking, service
-from openmemory.search.features import EVIDENCE, FEATURES, PLACE, Candidate, Table
-from openmemory.search.ranking import Evidence, Ranked, table_of
+from openmemory.search.features import COMPARED, FEATURES, OWN, PLACE, Candidate, Table
+from openmemory.search.ranking import Evidence, Ranked, levelled, table_of
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.weights import Weights, vector
 
@@ -72,14 +72,6 @@ class Sample:
         return np.array([name in self.relevant for name in self.names], dtype=np.bool_)
 
 
-MODES: dict[str, Callable[[Sample], Sample]] = {
-    "TOKENS": lambda one: one,
-    "VECTORS": lambda one: replace(one, evidence=replace(one.evidence, late={})),
-    "WORDS": lambda one: by_words(one),
-}
-"""The kinds of evidence that have weights of their own: a sample with no more than that."""
-
-
 def by_words(sample: Sample) -> Sample:
     """The sample as text search alone would see it."""
     old = sample.evidence
@@ -90,6 +82,14 @@ def by_words(sample: Sample) -> Sample:
     ]
     evidence = replace(old, candidates=[one for one, _ in some], late={}, question=old.question._replace(tokens=0))
     return replace(sample, evidence=evidence, names=[name for _, name in some])
+
+
+MODES: dict[str, Callable[[Sample], Sample]] = {
+    "TOKENS": lambda one: one,
+    "VECTORS": lambda one: replace(one, evidence=replace(one.evidence, late={})),
+    "WORDS": by_words,
+}
+"""The kinds of evidence that have weights of their own: a sample with no more than that."""
 
 
 def small_stores(collection: Collection, count: int, seed: int = 1) -> Collection:
@@ -160,7 +160,7 @@ def listwise(groups: Sequence[tuple[Table, npt.NDArray[np.bool_], float]], size:
     """The weights that give the right candidates of each group the greatest share of a softmax with the wrong ones."""
     weights = np.zeros(size)
     best = loss(groups, weights)
-    for _ in range(20):
+    for _ in range(60):
         gradient, curvature = -PENALTY * weights, PENALTY * np.eye(size)
         for table, right, weight in groups:
             wrong, each = table[~right], table[right]
@@ -173,6 +173,8 @@ def listwise(groups: Sequence[tuple[Table, npt.NDArray[np.bool_], float]], size:
             squares = (wrong * parts[:, None]).T @ wrong
             curvature += weight * ((1 / total).sum() * squares + (each.T * (mine / total)) @ each - average.T @ average)
         step, share = np.linalg.solve(curvature, gradient), 1.0
+        # Far from the best weights, the curvature is small and the step too long.
+        step /= max(1.0, float(np.abs(step).max()))
         while share > 1e-3 and (now := loss(groups, weights + share * step)) >= best:
             share /= 2
         if share <= 1e-3 or best - now < 1e-6 * abs(best):
@@ -218,8 +220,8 @@ def calibration_error(said: Numbers, right: Numbers) -> float:
     return float(sum(abs((said[bins == each] - right[bins == each]).sum()) for each in range(BINS)) / len(said))
 
 
-def fitted(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[str]) -> Numbers:
-    """The weights of the named features."""
+def ordered(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[str]) -> Numbers:
+    """The weights of the named features that order the right ones first."""
     columns = [PLACE[name] for name in names if name not in QUESTION_LEVEL + BY_HAND]
     answerable = Counter(one.collection for one in samples if one.right.any() and not one.right.all())
     spread = np.concatenate(tables)[:, columns].std(axis=0) + 1e-9
@@ -228,20 +230,23 @@ def fitted(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[s
         for one, table in zip(samples, tables, strict=True)
         if one.right.any() and not one.right.all()
     ]
-    weights = np.zeros(len(FEATURES))
+    weights = np.zeros(len(PLACE))
     weights[columns] = listwise(groups, len(columns)) / spread
-    level = [PLACE[name] for name in QUESTION_LEVEL]
+    return weights
+
+
+def scored(samples: Sequence[Sample], tables: Sequence[Table], order: Numbers, names: Sequence[str]) -> Numbers:
+    """The weights of the named features that say how many of the first results are right."""
+    columns = [PLACE[name] for name in names if name not in (*BY_HAND, *COMPARED)]
     rows, right, each = [], [], []
-    kinds = Counter((one.collection, one.small, bool(one.relevant & set(one.names))) for one in samples)
+    kinds = Counter((one.collection, one.small, bool(one.relevant)) for one in samples)
     for one, table in zip(samples, tables, strict=True):
-        said = table @ weights
-        best = np.argsort(-said, kind="stable")[:RESULTS]
-        rows.append(np.column_stack([said[best], table[best][:, level]]))
+        best = np.argsort(-(table @ order), kind="stable")[:RESULTS]
+        rows.append(table[best][:, columns])
         right.append(one.right[best])
-        each.append(np.full(len(best), 1_000 / kinds[one.collection, one.small, bool(one.relevant & set(one.names))]))
-    scale, *others = logistic(np.concatenate(rows), np.concatenate(right).astype(float), np.concatenate(each))
-    weights *= scale
-    weights[level] = others
+        each.append(np.full(len(best), 1_000 / kinds[one.collection, one.small, bool(one.relevant)]))
+    weights = np.zeros(len(PLACE))
+    weights[columns] = logistic(np.concatenate(rows), np.concatenate(right).astype(float), np.concatenate(each))
     return weights
 
 
@@ -255,55 +260,57 @@ class Fit(NamedTuple):
         """The weights, fitted without the samples in these places."""
         places = [at for at in range(len(samples)) if at not in without]
         some, tables = [samples[at] for at in places], [self.tables[at] for at in places]
-        return Weights(self.alone, fitted(some, tables, FEATURES))
+        order = ordered(some, tables, FEATURES)
+        return Weights(self.alone, order, scored(some, tables, order, FEATURES))
 
 
 def tabled(samples: Sequence[Sample]) -> Fit:
     """Fits the few weights of a text alone, and computes all features by them."""
-    nothing = Weights(vector({}), vector({}))
-    alone = fitted(samples, [_table(one, nothing) for one in samples], EVIDENCE)
-    return Fit(alone, [_table(one, Weights(alone, vector({}))) for one in samples])
+    nothing = Weights(vector({}), vector({}), vector({}))
+    tables = [_table(one, nothing) for one in samples]
+    alone = scored(samples, tables, ordered(samples, tables, OWN), OWN)
+    return Fit(alone, [_table(one, nothing._replace(alone=alone)) for one in samples])
 
 
 def _table(sample: Sample, weights: Weights) -> Table:
     return table_of(sample.evidence, [weights] * len(sample.evidence.candidates))
 
 
-def held_out(samples: Sequence[Sample], fit: Fit) -> list[Numbers]:
-    """The logits of each sample's candidates, by weights that were fitted without its fold."""
+def held_out(samples: Sequence[Sample], fit: Fit) -> list[tuple[Numbers, Numbers]]:
+    """The order of each sample's candidates and their chances in it, by weights that were fitted without its fold."""
     number: dict[tuple[str, str], int] = {}
     for name in sorted({(one.collection, one.fold) for one in samples}):
         number[name] = sum(other[0] == name[0] for other in number) % FOLDS
-    found: dict[int, Numbers] = {}
+    found: dict[int, tuple[Numbers, Numbers]] = {}
     for fold in range(FOLDS):
         left = {at for at, one in enumerate(samples) if number[one.collection, one.fold] == fold}
         weights = fit.weights(samples, left)
-        found |= {at: fit.tables[at] @ weights.all for at in left}
+        for at in left:
+            order = np.argsort(-(fit.tables[at] @ weights.order), kind="stable")
+            found[at] = order, chances(levelled((fit.tables[at] @ weights.score)[order]))
     return [found[at] for at in range(len(samples))]
 
 
-def report(samples: Sequence[Sample], logits: Sequence[Numbers]) -> None:
+def report(samples: Sequence[Sample], found: Sequence[tuple[Numbers, Numbers]]) -> None:
     """Prints the figures of each collection."""
     for name in dict.fromkeys(one.collection for one in samples):
         figures: list[Mapping[str, float]] = []
         said: dict[bool, list[Numbers]] = {False: [], True: []}
         right: dict[bool, list[Numbers]] = {False: [], True: []}
-        for one, each in zip(samples, logits, strict=True):
+        for one, (order, each) in zip(samples, found, strict=True):
             if one.collection != name:
                 continue
-            order = np.argsort(-each, kind="stable")
             if one.relevant and not one.small:
                 figures.append(measured([one.names[at] for at in order[:20]], one.relevant))
-            said[one.small].append(chances(each[order[:RESULTS]]))
+            said[one.small].append(each[:RESULTS])
             right[one.small].append(one.right[order[:RESULTS]].astype(float))
         shown = "  ".join(
             f"{key} {mean([each[key] for each in figures]):.3f}"
             for key in ("recall@5", "recall@10", "nDCG@10", "hit@5")
         )
+        parts = {kind: (np.concatenate(said[kind]), np.concatenate(right[kind])) for kind in said if said[kind]}
         errors = "  ".join(
-            f"{'small' if small else 'large'} {calibration_error(np.concatenate(said[small]), np.concatenate(right[small])):.3f}"
-            for small in (False, True)
-            if said[small]
+            f"{'small' if kind else 'large'} {calibration_error(*both):.3f}" for kind, both in parts.items()
         )
         print(f"  {name:20} {shown}  error: {errors}", flush=True)
 
@@ -316,7 +323,8 @@ def printed(name: str, weights: Weights) -> str:
         + "}"
         for one in weights
     ]
-    return f"{name} = _weights(\n    {parts[0]},\n    {parts[1]},\n)"
+    lines = "".join(f"    {part},\n" for part in parts)
+    return f"{name} = _weights(\n{lines})"
 
 
 def run(samples: Sequence[Sample], modes: Sequence[str] = tuple(MODES)) -> None:

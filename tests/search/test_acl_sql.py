@@ -12,6 +12,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from openmemory.search.fusion import fuse, relevant
 from sqlalchemy import select, text
 
 from openmemory.access.grants import GrantCreate
@@ -28,7 +29,6 @@ from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search import late_interaction
 from openmemory.search.candidates import CANDIDATES
 from openmemory.search.context import FLOORS
-from openmemory.search.fusion import fuse, relevant
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.query_analysis import COMMON_SHARE, MIN_MEMORIES, RATE, SAMPLE
 from openmemory.search.schemas import Method, SearchQuery

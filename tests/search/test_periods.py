@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from openmemory.access.grants import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.fusion import Fused
 from openmemory.search.periods import AROUND, HALF_LIFE, MAX_TIME_WORDS, YEARS, NamedTimes, Period, _parser, read
-from openmemory.search.recency import NAMED_TIME_WEIGHT, RECENCY_WEIGHT, Recency, add_recency
+from openmemory.search.recency import Recency
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -122,30 +121,10 @@ def test_closeness_is_whole_within_halves_after_and_is_nothing_before():
     assert Period(may.start, None).closeness(NOW) == 1
 
 
-def test_the_sum_is_the_formula_of_the_docstring():
-    ranked = [Fused(A, 0.4, 0.4, 0, None, None), Fused(B, 0.3, 0.3, 0, None, None), Fused(C, 0.0, 0, 0, None, None)]
-    may = Period(day("2023-05-01"), day("2023-06-01"))
-    written = {
-        A: datetime(2022, 1, 1, tzinfo=UTC),
-        B: datetime(2023, 5, 5, tzinfo=UTC),
-        C: datetime(2023, 5, 6, tzinfo=UTC),
-    }
-    found = add_recency(ranked, written, [may, Period(day("2024-01-01"), None)])
-    assert [hit.id for hit in found] == [B, A, C]
-    assert (found[0].score, found[0].time) == (pytest.approx(0.3 + NAMED_TIME_WEIGHT), NAMED_TIME_WEIGHT)
-    assert (found[1].score, found[2].score) == (0.4, 0)
-
-
-def test_what_is_new_gains_by_its_half_life():
+def test_what_is_new_counts_by_its_half_life():
     recency = Recency(timedelta(days=10), NOW)
     assert recency.of(NOW) == recency.of(NOW + timedelta(days=1)) == 1
     assert recency.of(NOW - timedelta(days=10)) == pytest.approx(0.5)
-    ranked = [Fused(A, 0.4, 0.4, 0, None, None), Fused(B, 0.38, 0.38, 0, None, None), Fused(C, 0.0, 0, 0, None, None)]
-    written = {A: NOW - timedelta(days=10), B: NOW, C: NOW}
-    found = add_recency(ranked, written, [], recency)
-    assert [(hit.id, hit.score) for hit in found] == [
-        (B, pytest.approx(0.38 + RECENCY_WEIGHT)), (A, pytest.approx(0.4 + RECENCY_WEIGHT / 2)), (C, 0)
-    ]  # fmt: skip
 
 
 async def test_of_two_that_say_the_same_the_newer_one_is_first_only_where_that_is_set(
@@ -163,7 +142,7 @@ async def test_of_two_that_say_the_same_the_newer_one_is_first_only_where_that_i
         assert first is None or [result.id for result in answer.results] == first
         assert answer.explanation.recency == (half_life or None)
         for result in answer.results:
-            adds_up(result.parts.ranking, result.explanation)
+            adds_up(result)
             assert (result.parts.recency > 0) == bool(half_life)
             assert result.score <= 1
 

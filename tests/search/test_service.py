@@ -90,7 +90,8 @@ async def test_an_answer_carries_its_method_scores_and_parts(services: Services,
     assert best.parts.bm25 > 0
     assert best.parts.cosine is not None
     assert -1 <= best.parts.cosine <= 1
-    assert best.parts.dense + best.parts.lexical == pytest.approx(best.parts.ranking)
+    parts = best.parts
+    assert parts.base + parts.dense + parts.lexical + parts.late + parts.text == pytest.approx(parts.ranking)
     assert [r.score for r in answer.results] == sorted((r.score for r in answer.results), reverse=True)
 
 

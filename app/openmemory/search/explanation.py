@@ -44,9 +44,15 @@ def explained(hit: Ranked, of: SearchRound, reranker: Arm | None = None) -> Expl
     values, weights = hit.values, hit.weights
     terms = []
     if values is not None and weights is not None:
-        each = zip(FEATURES, values.tolist(), weights.tolist(), strict=True)
-        terms = [FeatureTerm(name, value, weight, value * weight) for name, value, weight in each if value and weight]
-    added = " ".join(f"{term.adds:+.6g} ({term.feature})" for term in terms)
+        each = zip(FEATURES, values.tolist(), weights.score.tolist(), weights.order.tolist(), strict=True)
+        terms = [
+            FeatureTerm(name, value, weight, value * weight, value * order)
+            for name, value, weight, order in each
+            if value and (weight or order)
+        ]
+        if hit.levelled:
+            terms.append(FeatureTerm("level", hit.levelled, 1.0, hit.levelled, 0.0))
+    added = " ".join(f"{term.adds:+.6g} ({term.feature})" for term in terms if term.adds)
     formula = f"score = 1 / (1 + exp(-({added})))" if terms else f"score = {hit.score:.6g}"
     if reranker is not None:
         formula += f" · {1 - reranker.weight:g}, and of the reranker {reranker.adds:.6g}"

@@ -1,7 +1,7 @@
 """The features of the candidates of a search: what speaks for a text, as numbers that mean the same in every search.
 
-A feature says something of the text and the question alone, not of the store or of the number of candidates. Those that
-compare a candidate with the others are 0 where there are few.
+A feature says something of the text, its thread and the question, not of the store or of the number of candidates.
+Those that compare a candidate with the others are 0 where there are few, and only decide on the order.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ from openmemory.search.names import BEST, led
 from openmemory.search.periods import Period
 from openmemory.search.recency import Recency
 
-EVIDENCE = ("base", "question", "meaning", "words", "tokens", "distinct", "distinct_short")
+OWN = ("base", "question", "meaning", "near", "words", "covered", "tokens", "said")
 """The features of a text itself, which its neighbours in a thread gain from too."""
+
+COMPARED = ("distinct", "distinct_short")
+"""The features that compare a text with the other candidates. They decide on the order only: a score means the same in
+every store."""
 
 BESIDE = ("before", "after", "second_before", "second_after", "answers", "thread", "second_thread")
 """The evidence of other texts of the same thread."""
@@ -34,10 +38,13 @@ ABOUT = (
     "user_length", "assistant_length", "named", "flagged",
 )  # fmt: skip
 
-FEATURES = (*EVIDENCE, *BESIDE, *ABOUT)
+FEATURES = (*OWN, *COMPARED, *BESIDE, *ABOUT)
 """All features, in the order of the columns."""
 
 PLACE = {name: place for place, name in enumerate(FEATURES)}
+
+NEAR, COVERED, SAID = 0.45, 0.4, 0.55
+"""The cosine, the coverage and the MaxSim above which each says more: a text that is so near is rarely another."""
 
 UNLISTED = 0.2
 """The cosine that stands for that of a text which is not among the nearest: what unrelated texts have at most."""
@@ -90,10 +97,12 @@ def own_evidence(candidates: Sequence[Candidate], late: Mapping[UUID, LateScore]
         maxsim, distinct = (0.0, 0.0) if said is None else said
         cosine = UNLISTED if one.cosine is None else one.cosine
         coverage = 0.0 if one.words is None else one.words.coverage
-        rows.append((1.0, asked, cosine, coverage, maxsim, distinct, distinct * short))
+        high = max(0.0, cosine - NEAR), max(0.0, coverage - COVERED), max(0.0, maxsim - SAID)
+        own = 1.0, asked, cosine, high[0], coverage, high[1], maxsim, high[2]
+        rows.append((*own, distinct, distinct * short))
     table = np.zeros((len(candidates), len(FEATURES)))
     if rows:
-        table[:, : len(EVIDENCE)] = rows
+        table[:, : len(OWN) + len(COMPARED)] = rows
     return table
 
 

@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from openmemory.search.query_text import STOP_WORDS
+
 BEST = 3
 """The number of best hits whose texts are read for names."""
 
 _WORD = r"[^\W\d_a-z][\w\u2019'&.-]*"
 _NAME = re.compile(rf"{_WORD}(?: (?:{_WORD}|\d+|of|the|and|de|von|van|la|du|di|for|in))*")
 _BRACKETS = re.compile(r" \([^()]*\)$")
-_NO_NAMES = frozenset(["a", "an", "as", "at", "by", "for", "from", "he", "her", "here", "his", "how", "i", "if", "in", "it", "my", "no", "on", "our", "she", "that", "the", "there", "they", "this", "to", "we", "what", "when", "where", "who", "why", "you", "your"])  # fmt: skip
+_NO_NAMES = STOP_WORDS | {"here", "there"}
 
 
 def leading_name(head: str) -> str | None:

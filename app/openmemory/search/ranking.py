@@ -1,5 +1,9 @@
-"""Ranks the candidates of a search by one linear model: its logit orders them, and the chance that follows is the
-score."""
+"""Ranks the candidates of a search by a linear model of their features, and says how probable it is that each is right.
+
+The order and the scores have weights of their own. The order also compares the candidates with each other, and a score
+must mean the same in every store. Where the two disagree, the scores of neighbouring hits are averaged, so they never
+contradict the order.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,8 @@ from openmemory.search.weights import FLAGGED, TOKENS, VECTORS, WORDS, Vector, W
 
 class Ranked(NamedTuple):
     """One hit. `score` is the chance that it is relevant, from 0 to 1. `values` are its features and `weights` what
-    each is worth; both are None for hits that were not ranked by them.
+    each is worth; both are None for hits that were not ranked by them. `levelled` is what was added to the logit of the
+    score so that it does not contradict the order.
 
     `cosine` and `bm25` are what the arms said, None if an arm did not list it. `maxsim` is that of its tokens.
     `reranked` is what a second stage added to the score.
@@ -40,7 +45,8 @@ class Ranked(NamedTuple):
     id: UUID
     score: float
     values: Vector | None = None
-    weights: Vector | None = None
+    weights: Weights | None = None
+    levelled: float = 0.0
     cosine: float | None = None
     bm25: float | None = None
     maxsim: float | None = None
@@ -48,10 +54,15 @@ class Ranked(NamedTuple):
 
     @property
     def adds(self) -> Vector:
-        """What each feature adds to the logit."""
+        """What each feature adds to the logit of the score."""
         if self.values is None or self.weights is None:
             return np.zeros(len(FEATURES))
-        return self.values * self.weights
+        return self.values * self.weights.score
+
+    @property
+    def order(self) -> float:
+        """The sum by which hits are ordered."""
+        return 0.0 if self.values is None or self.weights is None else float(self.values @ self.weights.order)
 
     @property
     def flagged(self) -> bool:
@@ -101,7 +112,7 @@ def candidates(
     if not some:
         return []
     table = own_evidence(some, {}, Question(""))
-    order = _logits(table, [VECTORS if one.words is None or not one.waiting else WORDS for one in some], alone=True)
+    order = _logits(table, [VECTORS if one.words is None or not one.waiting else WORDS for one in some], "alone")
     return [some[place] for place in np.argsort(-order, kind="stable")]
 
 
@@ -126,7 +137,7 @@ def weights_of(candidate: Candidate, late: Mapping[UUID, LateScore]) -> Weights:
 def table_of(evidence: Evidence, weights: Sequence[Weights]) -> Table:
     """The features of all candidates."""
     found = own_evidence(evidence.candidates, evidence.late, evidence.question)
-    alone = _logits(found, weights, alone=True)
+    alone = _logits(found, weights, "alone")
     add_beside(found, evidence.candidates, evidence.rows, evidence.beside, alone)
     add_about(found, evidence.candidates, evidence.rows, alone, evidence.question)
     return found
@@ -136,17 +147,20 @@ def ranked(evidence: Evidence) -> list[Ranked]:
     """The candidates as hits, best first. Equal ones keep their order."""
     weights = [weights_of(one, evidence.late) for one in evidence.candidates]
     table = table_of(evidence, weights)
-    logits = _logits(table, weights)
+    order = np.argsort(-_logits(table, weights, "order"), kind="stable")
+    own = _logits(table, weights, "score")[order]
+    level = levelled(own)
     hits = []
-    for place in np.argsort(-logits, kind="stable").tolist():
+    for place, before, after in zip(order.tolist(), own.tolist(), level.tolist(), strict=True):
         one = evidence.candidates[place]
         late = evidence.late.get(one.id)
         hits.append(
             Ranked(
                 one.id,
-                chance(float(logits[place])),
+                chance(after),
                 table[place],
-                weights[place].all,
+                weights[place],
+                after - before,
                 one.cosine,
                 None if one.words is None else one.words.score,
                 None if late is None else late.maxsim,
@@ -155,9 +169,20 @@ def ranked(evidence: Evidence) -> list[Ranked]:
     return hits
 
 
-def _logits(table: Table, weights: Sequence[Weights], *, alone: bool = False) -> npt.NDArray[np.float64]:
+def levelled(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The nearest logits that never rise: neighbours that do are averaged (pool adjacent violators, Ayer 1955)."""
+    blocks: list[tuple[float, int]] = []
+    for value in logits.tolist():
+        total, count = value, 1
+        while blocks and blocks[-1][0] / blocks[-1][1] < total / count:
+            more, others = blocks.pop()
+            total, count = total + more, count + others
+        blocks.append((total, count))
+    return np.array([total / count for total, count in blocks for _ in range(count)])
+
+
+def _logits(table: Table, weights: Sequence[Weights], name: str) -> npt.NDArray[np.float64]:
     if not len(table):
         return np.zeros(0)
-    each = np.array([one.alone if alone else one.all for one in weights])
-    found: npt.NDArray[np.float64] = np.einsum("ij,ij->i", table, each)
+    found: npt.NDArray[np.float64] = np.einsum("ij,ij->i", table, np.array([getattr(one, name) for one in weights]))
     return found

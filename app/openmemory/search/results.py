@@ -12,7 +12,7 @@ from openmemory.search.conflicts import conflicts
 from openmemory.search.context import SearchContext
 from openmemory.search.explanation import SearchRound, answer_explanation, explained
 from openmemory.search.features import ABOUT, BESIDE, PLACE
-from openmemory.search.ranking import Ranked, logit
+from openmemory.search.ranking import Ranked
 from openmemory.search.schemas import Arm, Method, PassageAnswer, PassageResult, ScoreParts, SearchAnswer, SearchResult
 
 
@@ -141,11 +141,11 @@ def _parts(hit: Ranked) -> ScoreParts:
 
     grouped = {"time", "recency", "named", "flagged"}
     return ScoreParts(
-        ranking=logit(hit.score),
-        base=sum_of("base", "question"),
-        dense=sum_of("meaning"),
-        lexical=sum_of("words"),
-        late=sum_of("tokens", "distinct", "distinct_short"),
+        ranking=hit.order,
+        base=sum_of("base", "question") + hit.levelled,
+        dense=sum_of("meaning", "near"),
+        lexical=sum_of("words", "covered"),
+        late=sum_of("tokens", "said"),
         beside=sum_of(*BESIDE),
         text=sum_of(*(name for name in ABOUT if name not in grouped)),
         time=sum_of("time"),

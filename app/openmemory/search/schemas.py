@@ -72,11 +72,16 @@ class SearchQuery:
 
 @dataclass(slots=True)
 class ScoreParts:
-    """Why a result stands where it stands. `score` is the chance of the logit `ranking`, which is the sum of the other
-    numbers, less `penalty`; `cosine` and `bm25` are what was measured."""
+    """Why a result stands where it stands, and what its score is made of: the logit of the score is the sum of the
+    other numbers, less `penalty`. `ranking`, `cosine` and `bm25` are no part of it."""
 
-    ranking: Annotated[float, Field(description="The logit of the score: results come in its descending order.")]
-    base: Annotated[float, Field(description="The logit of a text of which nothing is known.")] = 0.0
+    ranking: Annotated[
+        float, Field(description="Results come in its descending order. It compares those of one query.")
+    ]
+    base: Annotated[
+        float,
+        Field(description="The logit of a text of which nothing is known, and what keeps scores in the order."),
+    ] = 0.0
     dense: Annotated[float, Field(description="What the meaning adds.")] = 0.0
     lexical: Annotated[float, Field(description="What the words add.")] = 0.0
     late: Annotated[
@@ -111,8 +116,9 @@ class FeatureTerm:
 
     feature: str
     value: Annotated[float, Field(description="What was found.")]
-    weight: Annotated[float, Field(description="What it is worth; fitted on judged collections.")]
+    weight: Annotated[float, Field(description="What it is worth in the score; fitted on judged collections.")]
     adds: Annotated[float, Field(description="What it adds to the logit of the score.")]
+    order: Annotated[float, Field(description="What it adds to the sum that orders the results.")]
 
 
 @dataclass(slots=True)

@@ -28,11 +28,12 @@ Vector = npt.NDArray[np.float64]
 
 
 class Weights(NamedTuple):
-    """The weights of one kind of evidence: those of a text `alone`, which its neighbours gain from, and those of
-    all features. Each is a vector in the order of `FEATURES`."""
+    """The weights of one kind of evidence: those of a text `alone`, which its neighbours gain from, those of the
+    `order`, and those of the `score`. Each is a vector in the order of `FEATURES`."""
 
     alone: Vector
-    all: Vector
+    order: Vector
+    score: Vector
 
 
 def vector(values: Mapping[str, float]) -> Vector:
@@ -43,15 +44,9 @@ def vector(values: Mapping[str, float]) -> Vector:
     return found
 
 
-def _weights(alone: Mapping[str, float], every: Mapping[str, float]) -> Weights:
-    return Weights(vector(alone), vector({**every, "flagged": FLAGGED, "recency": RECENCY}))
+def _weights(alone: Mapping[str, float], order: Mapping[str, float], score: Mapping[str, float]) -> Weights:
+    by_hand = {"flagged": FLAGGED, "recency": RECENCY}
+    return Weights(vector(alone), vector({**order, **by_hand}), vector({**score, **by_hand}))
 
 
-TOKENS = _weights({}, {})
-"""For texts whose tokens were compared with the question's."""
-
-VECTORS = _weights({}, {})
-"""For texts with a vector alone: of a provider's model, or of a question without words."""
-
-WORDS = _weights({}, {})
-"""For texts without a vector: text search alone, or a text that was just stored."""
+# WEIGHTS
