@@ -49,4 +49,12 @@ def _weights(alone: Mapping[str, float], order: Mapping[str, float], score: Mapp
     return Weights(vector(alone), vector({**order, **by_hand}), vector({**score, **by_hand}))
 
 
-# WEIGHTS
+# --- fitted
+TOKENS = _weights({}, {}, {})
+"""For texts whose tokens were compared with the question's."""
+
+VECTORS = _weights({}, {}, {})
+"""For texts with a vector alone: of a provider's model, or of a question without words."""
+
+WORDS = _weights({}, {}, {})
+"""For texts without a vector: text search alone, or a text that was just stored."""
