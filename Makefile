@@ -26,8 +26,9 @@ PYTHON = $(shell for name in python3.11 python3 python3.14 python3.13 python3.12
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
+# The settings file of this checkout is named, so nobody is asked about it. Another that is named goes before it.
 serve: .venv/.runtime ## start the service; ARGS are those of `openmemory serve`
-	@exec $(BIN)/openmemory serve $(ARGS)
+	@OPENMEMORY_CONFIG="$${OPENMEMORY_CONFIG:-$(wildcard openmemory.toml)}" exec $(BIN)/openmemory serve $(ARGS)
 
 test: .venv/.dev ## run the quick tests; ARGS are those of pytest
 	@exec $(BIN)/python -m pytest -m "$(MARKS)" $(ARGS)

@@ -74,7 +74,7 @@ async def test_no_limit_is_none(services, new_user):
 
 @pytest.mark.parametrize("name", sorted(RateSettings.model_fields.keys() - {"window"}))
 def test_zero_sets_no_limit_wherever_there_is_one(name):
-    settings = load(environ={f"OPENMEMORY_RATES_{name.upper()}": "0"}, here=False)
+    settings = load(environ={f"OPENMEMORY_RATES_{name.upper()}": "0"}, inherit=False)
     assert getattr(settings.rates, name) == 0
 
 

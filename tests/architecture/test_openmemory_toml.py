@@ -17,10 +17,10 @@ from openmemory.config.settings import Settings, keys, load
 HEAD = """\
 # Every setting of OpenMemory with its default. Remove the "# " before a line to change it.
 #
-# Read from the folder in which `openmemory` is started, or from the file that OPENMEMORY_CONFIG names. Each setting is
-# also an environment variable, which wins over this file: OPENMEMORY_, the section and the key in capitals, such as
-# OPENMEMORY_PORT or OPENMEMORY_ACCESS_API_KEY; items of lists are separated by commas. Flags of the command line win
-# over both.
+# `make serve` reads it, and so does every command with --config or OPENMEMORY_CONFIG. In this folder, commands read it
+# without that after you confirmed it: `openmemory config trust`. Each setting is also an environment variable, which
+# wins over this file: OPENMEMORY_, the section and the key in capitals, such as OPENMEMORY_PORT or
+# OPENMEMORY_ACCESS_API_KEY; items of lists are separated by commas. Flags of the command line win over both.
 """
 
 

@@ -148,7 +148,7 @@ async def everything(services: Services, user: str) -> dict[str, Any]:
                 SELECT p.namespace, p.name, p.root, p.repo, p.head, p.branch, p.metadata, a.name, p.created_at,
                     p.updated_at
                 FROM projects AS p JOIN apps AS a ON a.id = p.app_id JOIN users AS u ON u.id = p.user_id
-                WHERE u.user_id = :user ORDER BY 1
+                WHERE u.user_id = :user ORDER BY 1, 8
                 """
             ),
             "anchors": await rows(

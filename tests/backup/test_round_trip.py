@@ -752,6 +752,47 @@ async def test_a_registered_project_stays_and_gets_what_it_lacks(
     assert (shown["name"], shown["root"], shown["branch"]) == ("Mine", "/srv/shop", "main")
 
 
+async def test_registrations_beside_each_other_come_along_and_those_of_others_come_after(
+    services: Services, api: httpx.AsyncClient, new_user: str
+) -> None:
+    other = f"{new_user}-other"
+    for user in (new_user, other):
+        owner = await services.directory.caller(user, None, owner=True)
+        for app in ("claude", "cursor"):
+            await services.directory.caller(user, app)
+        for app, hidden in (("claude", "cursor"), ("cursor", "claude")):
+            rule = {"effect": "deny", "app": app, "object_type": "app", "object": hidden}
+            await services.grants.create(owner, GrantCreate.model_validate(rule))
+
+    async def registered(user: str) -> list[tuple[str, str | None]]:
+        found = list[tuple[str, str | None]]()
+        for app in (None, "claude", "cursor"):
+            params = {"user_id": user} | ({"app": app} if app else {})
+            [shop] = (await api.get("/api/v1/projects", params=params)).json()["projects"]
+            found.append((shop["name"], shop["root"]))
+        return found
+
+    async def register(user: str, app: str, **fields: str) -> None:
+        body = {"user_id": user, "app": app, "namespace": "webshop"} | fields
+        assert (await api.post("/api/v1/projects", json=body)).is_success
+
+    await register(new_user, "claude", name="Of claude", root="/claude")
+    await register(new_user, "cursor", name="Of cursor", root="/cursor")
+    first = [("Of claude", "/claude"), ("Of claude", "/claude"), ("Of cursor", "/cursor")]
+    assert await registered(new_user) == first
+    archive = await export(api, new_user)
+    assert len(lines_of(archive, "projects.jsonl.gz")) == 2
+    await register(other, "cursor", name="Mine")
+    for _ in range(2):
+        await bring_in(api, other, archive)
+        # That of the same app gets what it lacks, and nothing of the one that is hidden from it.
+        assert await registered(other) == [("Mine", "/cursor"), ("Of claude", "/claude"), ("Mine", "/cursor")]
+    fresh = f"{new_user}-fresh"
+    await services.directory.caller(fresh, None, owner=True)
+    await bring_in(api, fresh, archive)
+    assert await registered(fresh) == first
+
+
 def rewritten(archive: bytes, change: Callable[[bytes], bytes]) -> bytes:
     """The archive with each line of its vectors changed."""
     out = io.BytesIO()

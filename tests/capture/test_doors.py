@@ -8,6 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextContent
 
 from openmemory.services import Services
 from tests.capture.conftest import does, numbers, operation
@@ -199,3 +202,33 @@ async def test_what_the_model_makes_up_is_handed_over_as_data(
     [added] = result["structuredContent"]["results"]
     assert added["memory"].startswith("<untrusted-data-")
     assert "They are stored data" in result["structuredContent"]["note"]
+
+
+async def test_a_client_of_mcp_hears_that_a_text_waits_for_the_language_model(
+    inferring_api: httpx.AsyncClient, model: LlmServer, new_user: str, soon: None, eventually: Any
+) -> None:
+    model.script = lambda _: Answer("away", status=503)
+    address = f"{inferring_api.base_url}/mcp/claude/http/".replace("//mcp", "/mcp")
+
+    async def found(client: Client) -> str:
+        result = await client.call_tool("search_memory", {"query": "figs"})
+        assert not result.is_error, result
+        return " ".join(each.text for each in result.content if isinstance(each, TextContent))
+
+    waits = "1 text waits for the language model to read, and cannot be found until then"
+    async with (
+        Client(streamable_http_client(address + new_user), mode="legacy", read_timeout_seconds=60) as client,
+        Client(streamable_http_client(address + new_user + "-2"), mode="legacy", read_timeout_seconds=60) as other,
+    ):
+        assert waits not in await found(client)
+        added = await client.call_tool("add_memories", {"text": "I like figs."})
+        assert not added.is_error, added
+        assert waits in await found(client)
+        assert waits not in await found(other)
+        model.script = does(FIG)
+
+        async def read() -> bool:
+            return "Alice likes figs." in await found(client)
+
+        await eventually(read, within=30)
+        assert waits not in await found(client)

@@ -78,12 +78,31 @@ def test_nothing_is_read_where_git_cannot_tell_what_is_ignored(repository: Path)
         list(Folder.of(repository).files())
 
 
-def test_git_gets_so_many_seconds(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (repository / "sub" / ".gitignore").unlink(missing_ok=True)
-    os.mkfifo(repository / "sub" / ".gitignore")  # Git waits for somebody who writes
+def test_git_gets_so_many_seconds(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")  # Git waits for somebody who writes
+    git(repository, "config", "core.excludesFile", str(tmp_path / "pipe"))
     monkeypatch.setattr(asking, "_SECONDS", 0.5)
     with pytest.raises(GitFailed, match="did not answer"):
         list(Folder.of(repository).files())
+
+
+@pytest.mark.parametrize("name", [".gitignore", "sub/.gitignore", "new/.gitignore", ".git/info/exclude", ".git/index"])
+def test_a_pipe_that_git_would_wait_at_is_named(repository: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pipe = repository / name
+    pipe.parent.mkdir(exist_ok=True)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    monkeypatch.setattr(asking, "_SOON", 0.2)
+    with pytest.raises(GitFailed) as refused:
+        list(Folder.of(repository).files())
+    assert f"{pipe} is a pipe" in str(refused.value)
+
+
+def test_git_that_is_slow_and_waits_at_no_pipe_is_waited_for(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (repository / "sub" / "pipe.md").unlink(missing_ok=True)
+    os.mkfifo(repository / "sub" / "pipe.md")  # it is listed, and nobody opens it
+    monkeypatch.setattr(asking, "_SOON", 0.0)
+    assert set(Folder.of(repository).files()) == {"sub/a.md"}
 
 
 @pytest.mark.parametrize("name", ["[abc]", "?", "*", "-x"])

@@ -52,6 +52,18 @@ def test_an_explanation_is_a_table_whose_parts_add_up(om: Run, user: str) -> Non
     assert told.stderr == ""
 
 
+def test_rows_name_the_app_of_the_text_and_the_one_that_added_it_where_they_differ(om: Run, user: str) -> None:
+    for app in ("one", "two"):
+        om("values", "set", "drinks", "coffee", f"{app} is bitter", "--app", app, "--user", user, "--namespace", "home")
+    om("values", "set", "drinks", "tea", "green", "--app", "one", "--user", user, "--namespace", "home")
+    for command, column in ((["list"], 2), (["search", "which drinks, coffee or tea?"], 3)):
+        for filtered in ([], ["--app", "one"]):
+            lines = om(*command, "--user", user, *filtered).stdout.splitlines()
+            apps = {line.rpartition("\t")[2]: line.split("\t")[column] for line in lines}
+            assert apps == {"drinks/coffee: two is bitter": "two, added by one", "drinks/tea: green": "one"}
+        assert "coffee" not in om(*command, "--user", user, "--app", "two").stdout
+
+
 def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> None:
     om("add", "Coffee is black", "--user", user, "--app", "one", "--namespace", "home")
     om("add", "Coffee is bitter", "--user", user, "--app", "two", "--namespace", "work")

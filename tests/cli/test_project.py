@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from openmemory.cli import project
 from openmemory.cli.git import Checkout
 
@@ -37,6 +39,32 @@ def test_a_repository_is_described_without_its_credentials(tmp_path: Path) -> No
     assert project.described(str(tmp_path)) == {name: found[name] for name in ("root", "repo", "head")}
     assert project.namespace(str(tmp_path)) == "acme/shop"
     (tmp_path / ".git" / "HEAD").write_text("no commit\n")
+    assert "head" not in project.described(str(tmp_path))
+
+
+def test_a_repository_whose_references_are_in_no_files_is_described(tmp_path: Path) -> None:
+    try:
+        git(tmp_path, "init", "-q", "-b", "main", "--ref-format=reftable")
+    except subprocess.CalledProcessError as error:
+        assert "ref-format" in error.stderr  # noqa: PT017 - an older Git, which has no such repositories
+        pytest.skip("this Git has no reftable")
+    assert project.described(str(tmp_path)) == {"root": str(tmp_path), "branch": "main"}
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    head = git(tmp_path, "rev-parse", "HEAD")
+    found = {"root": str(tmp_path), "branch": "main", "head": head}
+    assert project.described(str(tmp_path)) == found
+    assert Checkout(str(tmp_path)).head() == head
+    git(tmp_path, "worktree", "add", "-q", "-b", "feature/side", str(tmp_path / "tree"))
+    side = {"root": str(tmp_path / "tree"), "branch": "feature/side"}
+    assert project.described(str(tmp_path / "tree")) == found | side
+    git(tmp_path, "checkout", "-q", "--detach")
+    assert project.described(str(tmp_path)) == {"root": str(tmp_path), "head": head}
+
+
+def test_a_branch_without_a_commit_is_described(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "feature/new")
+    assert project.described(str(tmp_path)) == {"root": str(tmp_path), "branch": "feature/new"}
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/../main\n")
     assert "head" not in project.described(str(tmp_path))
 
 
@@ -112,6 +140,20 @@ def test_the_life_of_a_project(om: Run, user: str, tmp_path: Path) -> None:
     assert merged == "1 memories and 0 passages moved to acme/tea.\n1 older values archived"
     assert run("values", "get", "team", "lead/now", *here) == "Eve"
     assert "Project not found" in run("projects", "merge", "old", "acme/tea", "--yes", code=1)
+
+
+def test_a_registration_that_is_hidden_looks_like_one_that_is_not_there(om: Run, user: str) -> None:
+    def register(app: str, namespace: str, *name: str) -> tuple[int, str, str]:
+        told = om("projects", "register", *name, "--user", user, "--app", app, "--namespace", namespace)
+        return told.returncode, told.stdout.replace("old1", "new1"), told.stderr.replace("old1", "new1")
+
+    assert register("cursor", "old1", "The secret shop")[0] == 0
+    denied = om("grants", "add", "deny", "app", "cursor", "--user", user, "--app", "claude")
+    assert denied.returncode == 0, denied.stderr
+    for name in ((), ("Mine",)):
+        taken, free = register("claude", "old1", *name), register("claude", "new1", *name)
+        assert taken == free
+        assert taken == (0, f"new1: {name[0] if name else 'new1'}\n", "")
 
 
 def test_a_project_is_shared_through_a_folder(om: Run, user: str, tmp_path: Path) -> None:

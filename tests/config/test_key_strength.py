@@ -33,9 +33,9 @@ def test_a_key_that_can_be_guessed_stops_the_start_with_the_setting_and_a_remedy
         (f"{file}: access.api_key: ", lambda: load(file, environ={})),
         (
             "environment: OPENMEMORY_ACCESS_API_KEY: ",
-            lambda: load(environ={"OPENMEMORY_ACCESS_API_KEY": key}, here=False),
+            lambda: load(environ={"OPENMEMORY_ACCESS_API_KEY": key}, inherit=False),
         ),
-        ("--api-key: ", lambda: load(environ={}, flags={"access.api_key": key}, here=False)),
+        ("--api-key: ", lambda: load(environ={}, flags={"access.api_key": key}, inherit=False)),
     ]
     for where, read in ways:
         with pytest.raises(SetupError) as refused:
@@ -51,8 +51,8 @@ def test_a_key_that_can_be_guessed_stops_the_start_with_the_setting_and_a_remedy
 def test_it_makes_no_difference_where_the_service_listens(host: str) -> None:
     for environ in ({"OPENMEMORY_HOST": host}, {"OPENMEMORY_HOST": host, "OPENMEMORY_HTTP_ALLOWED_HOSTS": "a.example"}):
         with pytest.raises(SetupError, match="OPENMEMORY_ACCESS_API_KEY: must have at least 20 characters"):
-            load(environ=environ | {"OPENMEMORY_ACCESS_API_KEY": "x"}, here=False)
-        settings = load(environ=environ | {"OPENMEMORY_ACCESS_API_KEY": STRONG}, here=False)
+            load(environ=environ | {"OPENMEMORY_ACCESS_API_KEY": "x"}, inherit=False)
+        settings = load(environ=environ | {"OPENMEMORY_ACCESS_API_KEY": STRONG}, inherit=False)
         assert settings.access.api_key.get_secret_value() == STRONG
 
 

@@ -122,7 +122,7 @@ def test_a_client_of_the_page_goes_with_its_issuer(environ: dict[str, str], mess
 
 def test_the_secret_of_the_pages_client_is_masked():
     settings = load(
-        environ=OAUTH | {"OPENMEMORY_OAUTH_CLIENT_ID": "page", "OPENMEMORY_OAUTH_CLIENT_SECRET": "hush"}, here=False
+        environ=OAUTH | {"OPENMEMORY_OAUTH_CLIENT_ID": "page", "OPENMEMORY_OAUTH_CLIENT_SECRET": "hush"}, inherit=False
     )
     assert settings.masked(("oauth", "client_secret")) == "********"
     assert "hush" not in repr(settings)

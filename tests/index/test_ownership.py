@@ -3,6 +3,8 @@ owner."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,12 +32,14 @@ from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import Services, open_services
 from openmemory.stores import open_stores
 from openmemory.telemetry.process import state
+from tests import warm
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.conftest import ServerStore
 from tests.index.models import LOCAL as DEFAULT_NAME
 from tests.index.models import ann
 from tests.index.serving import served
+from tests.mcp.conftest import serving
 
 MEMORIES = 6
 
@@ -254,7 +258,11 @@ async def test_a_moved_database_takes_its_collection_over_and_the_old_one_is_ask
     async with world.serving(await world.database(old)) as new:
         await jobs(new)
         assert new.monitor.lease.lost
-        await new.installations.decide(LOCAL, "moved")
+        async with serving(new) as url:
+            told = await asyncio.to_thread(warm.run, "installation", "--moved", "--json", "--url", url)
+        answer = json.loads(told.stdout)
+        assert (told.returncode, answer["refusal"], answer["asked"]) == (0, None, False)
+        assert answer["collection"] == DEFAULT_NAME
         await jobs(new)
         assert (new.spaces.serving.collection, await found(new)) == (DEFAULT_NAME, (MEMORIES, None))
         async with world.serving(old) as one:

@@ -53,6 +53,15 @@ class Trace:
                 found |= {Path(os.path.normpath(Path(base, path))) for base, path in _PATH.findall(given)}
         return {path for path in found if path.is_absolute()}
 
+    def opened(self) -> set[Path]:
+        """Absolute paths that were opened, for whatever purpose, or tried to be."""
+        found: set[Path] = set()
+        for name, arguments in self._calls(_WRITING):
+            if name.startswith("open"):
+                given = arguments.partition(" = ")[0]
+                found |= {Path(os.path.normpath(Path(base, path))) for base, path in _PATH.findall(given)}
+        return found
+
     def read(self, path: str) -> bool:
         """Says if the file was opened."""
         return any(f'"{path}"' in arguments for _, arguments in self._calls(_WRITING))

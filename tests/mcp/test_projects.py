@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from openmemory.access.grants import GrantCreate
+from openmemory.services import Services
 from tests.mcp.test_sources import Call, Failure, Lines
 
 
@@ -80,6 +82,23 @@ async def test_projects_are_registered_listed_and_shown(lines: Lines, failure: F
     shown = await lines("project_status", project_id="shop")
     assert {"id: shop", "name: The shop", "memory_count: 1", "state: none"} <= {*shown}
     assert "Project not found" in await failure("project_status", project_id="other")
+
+
+async def test_a_registration_that_is_hidden_looks_like_one_that_is_not_there(
+    call: Call, services: Services, new_user: str
+) -> None:
+    await call("project_register", _app="cursor", id="old1", name="The secret shop", root_path="/secret")
+    rule = {"effect": "deny", "app": "claude", "object_type": "app", "object": "cursor"}
+    owner = await services.directory.caller(new_user, None, owner=True)
+    await services.grants.create(owner, GrantCreate.model_validate(rule))
+    taken, free = [repr(await call("project_register", id=name, name="Mine")) for name in ("old1", "new1")]
+    assert taken.replace("old1", "new1") == free
+    assert "Project registered: Mine (new1)" in free
+    taken, free = [repr(await call("project_status", project_id=name)) for name in ("old1", "new1")]
+    assert taken.replace("old1", "new1") == free
+    for app, names in (("cursor", ["Mine", "The secret shop"]), ("claude", ["Mine", "Mine"])):
+        listed = await services.projects.list(await services.directory.caller(new_user, app))
+        assert [one.name for one in listed.projects] == names
 
 
 async def test_a_note_is_changed(lines: Lines, failure: Failure) -> None:

@@ -11,7 +11,8 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import Connection, NullPool, create_engine, text
+from sqlalchemy.exc import IntegrityError
 
 from alembic import command
 from openmemory.memories.changes import text_hash
@@ -124,3 +125,38 @@ async def test_hashes_of_older_texts_become_those_of_their_normal_form_and_nothi
             row.hash == row.text_hash == hashlib.md5(row.content.encode(), usedforsecurity=False).hexdigest()
             for row in connection.execute(query)
         )
+
+
+async def test_registrations_stay_and_each_app_may_have_one(empty_database: str):
+    config = configuration(empty_database)
+    command.upgrade(config, "head")
+    command.downgrade(config, "2026_11_27_installation")
+    user, apps = uuid4(), {"first": uuid4(), "second": uuid4()}
+    registered = text(
+        "INSERT INTO projects (user_id, app_id, namespace, name, created_at)"
+        " VALUES (:user, :app, :namespace, :name, CAST(:at AS timestamptz))"
+    )
+    query = text("SELECT namespace, name FROM projects ORDER BY namespace, created_at")
+
+    def register(connection: Connection, app: str, namespace: str, day: int) -> None:
+        values = {"user": user, "app": apps[app], "namespace": namespace, "name": app, "at": f"2026-11-{day}"}
+        connection.execute(registered, values)
+
+    engine = create_engine(empty_database, poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO users (id, user_id) VALUES (:user, 'u')"), {"user": user})
+        for name, id_ in apps.items():
+            values = {"app": id_, "user": user, "name": name}
+            connection.execute(text("INSERT INTO apps (id, owner_id, name) VALUES (:app, :user, :name)"), values)
+        register(connection, "first", "shop", 2)
+        register(connection, "second", "house", 2)
+    command.upgrade(config, "head")
+    with engine.begin() as connection:
+        assert connection.execute(query).all() == [("house", "second"), ("shop", "first")]
+        register(connection, "second", "shop", 3)
+        register(connection, "first", "house", 1)
+    with pytest.raises(IntegrityError, match="uq_projects_user_id_namespace_app_id"), engine.begin() as connection:
+        register(connection, "first", "shop", 4)
+    command.downgrade(config, "2026_11_27_installation")
+    with engine.connect() as connection:
+        assert connection.execute(query).all() == [("house", "first"), ("shop", "first")]

@@ -139,6 +139,30 @@ async def test_without_a_head_it_is_the_one_of_the_project(client, new_user, ids
     assert _ids(await shown(head=LATER)) == set(ids.values())
 
 
+async def test_the_commit_of_a_hidden_registration_counts_for_nothing(client, new_user, ids, report, shown):
+    await report(orphaned=[DROPPED])
+
+    async def register(app: str, head: str) -> None:
+        body = {"user_id": new_user, "namespace": "shop", "head": head, "app": app}
+        assert (await client.post("/api/v1/projects", json=body)).status_code == 200
+
+    async def brief() -> str:
+        body = {"user_id": new_user, "namespace": "shop", "app": "claude", "budget": 2_000}
+        return str((await client.post("/api/v1/brief", json=body)).json()["text"])
+
+    await register("cursor", HEAD)
+    assert _ids(await shown(app="claude")) == {ids["kept"], ids["free"]}
+    assert WORKER not in await brief()
+    rule = {"user_id": new_user, "effect": "deny", "app": "claude", "object_type": "app", "object": "cursor"}
+    assert (await client.post(GRANTS, json=rule)).status_code == 201
+    assert _ids(await shown(app="claude")) == set(ids.values())
+    assert WORKER in await brief()
+    await register("claude", HEAD)
+    await register("cursor", LATER)
+    assert _ids(await shown(app="claude")) == {ids["kept"], ids["free"]}
+    assert WORKER not in await brief()
+
+
 async def test_others_take_the_places_of_orphans(new_user, remember, report, shown):
     for number in range(12):
         text = f"Deliveries number {number} are about the deliveries."

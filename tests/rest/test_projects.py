@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from openmemory.memories import changes
 from openmemory.memories.models import State
@@ -61,11 +63,195 @@ async def test_what_an_app_may_not_read_counts_for_nothing(client, new_user, pro
     asking = whose | {"app": "claude"}
     [mine, *_] = (await client.get(PATH, params=asking)).json()["projects"]
     assert (mine["name"], mine["memories"], mine["files"]) == (None, 1, 0)
-    refused = await client.post(PATH, json=asking | {"namespace": project, "name": "Mine"})
-    assert (refused.status_code, refused.json()["error"]) == (404, "project_not_found")
+    made = await client.post(PATH, json=asking | {"namespace": project, "name": "Mine"})
+    assert (made.status_code, made.json()["name"]) == (200, "Mine")
     rule = whose | {"app": "claude", "effect": "deny", "object_type": "namespace", "object": project}
     assert (await client.post(GRANTS, json=rule)).is_success
     assert (await client.get(f"{PATH}/{project}", params=asking)).json()["error"] == "project_not_found"
+
+
+@pytest.fixture
+def register(client: httpx.AsyncClient, new_user: str) -> Any:
+    async def send(app: str, namespace: str, status: int = 200, **fields: Any) -> httpx.Response:
+        body = {"user_id": new_user, "app": app, "namespace": namespace} | fields
+        answer = await client.post(PATH, json=body)
+        assert answer.status_code == status, answer.text
+        return answer
+
+    return send
+
+
+@pytest.fixture
+def deny(client: httpx.AsyncClient, new_user: str) -> Any:
+    async def send(app: str, object_: str, object_type: str = "app") -> None:
+        rule = {"effect": "deny", "object_type": object_type, "object": object_, "app": app}
+        assert (await client.post(GRANTS, json={"user_id": new_user} | rule)).is_success
+
+    return send
+
+
+@pytest.fixture
+def names(get: Any) -> Any:
+    async def read(*apps: str | None) -> list[dict[str, str | None]]:
+        listed = [await get("projects", **({"app": app} if app else {})) for app in apps]
+        return [{one["namespace"]: one["name"] for one in each["projects"]} for each in listed]
+
+    return read
+
+
+def whole(answer: httpx.Response) -> Any:
+    """All that an answer says, but for what differs between any two: its time, id and length of the time."""
+    said = answer.json()
+    if "updated_at" in said:
+        said["updated_at"] = said["updated_at"] is not None
+    headers = {name: value for name, value in answer.headers.items() if name not in ("date", "x-request-id")}
+    headers.pop("content-length")
+    return answer.status_code, said, headers
+
+
+@pytest.mark.parametrize("fields", [{"name": "Mine", "branch": "main"}, {}, {"head": "f" * 40}])
+async def test_a_registration_that_is_hidden_looks_like_one_that_is_not_there(register, deny, get, names, fields):
+    await register("cursor", "old1", name="The secret shop", root="/secret", branch="secret", head="e" * 40)
+    await deny("claude", "cursor")
+    for _ in range(2):
+        taken, free = [whole(await register("claude", name, **fields)) for name in ("old1", "new1")]
+        assert repr(taken).replace("old1", "new1") == repr(free)
+    expected = {"name": "old1", "root": None, "repo": None, "branch": None, "head": None} | fields
+    shown = (await get("projects/old1", app="claude"))["project"]
+    assert {name: shown[name] for name in expected} == expected
+    mine, first, owner = await names("claude", "cursor", None)
+    assert (mine["old1"], first["old1"], owner["old1"]) == (expected["name"], "The secret shop", "The secret shop")
+    # Who may read both gets, and changes, that of the app that was first.
+    await register("notes", "old1", name="Of both")
+    assert [each["old1"] for each in await names("claude", "cursor", "notes", None)] == [
+        expected["name"], "Of both", "Of both", "Of both",
+    ]  # fmt: skip
+
+
+async def test_an_app_registers_nothing_that_it_could_not_read_whether_or_not_it_is_there(register, deny, names):
+    await register("claude", "old1", name="Mine")
+    await register("cursor", "old2", name="Theirs")
+    for name in ("old1", "old2", "new1"):
+        await deny("claude", name, "namespace")
+    answers = [whole(await register("claude", name, 403, name="Other")) for name in ("old1", "old2", "new1")]
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0][1]["error"] == "not_readable"
+    assert await names(None) == [{"old1": "Mine", "old2": "Theirs"}]
+
+
+async def test_many_registrations_at_once_make_one(client, new_user, register, services):
+    await asyncio.gather(*(register(f"app{number % 4}", "shop", name=f"Name {number}") for number in range(16)))
+    [shop] = (await client.get(PATH, params={"user_id": new_user})).json()["projects"]
+    assert shop["name"].startswith("Name ")
+    query = text("SELECT count(*) FROM projects AS p JOIN users AS u ON u.id = p.user_id WHERE u.user_id = :user")
+    async with services.database.statement() as tx:
+        assert await tx.scalar(query, {"user": new_user}) == 1
+
+
+@pytest.fixture
+async def beside(register: Any, deny: Any) -> None:
+    """The project `old`, which two apps registered that may not read each other."""
+    await deny("claude", "cursor")
+    await deny("cursor", "claude")
+    await register("cursor", "old", name="Of cursor")
+    await register("claude", "old", name="Of claude")
+
+
+async def test_all_registrations_of_a_project_go_with_it(client, new_user, beside, names):
+    assert (await client.delete(f"{PATH}/old", params={"user_id": new_user})).is_success
+    assert await names(None, "cursor", "claude") == [{}, {}, {}]
+
+
+async def test_all_registrations_get_the_new_name_of_a_project(beside, move, names):
+    assert (await move("old", "new"))["namespace"] == "new"
+    assert await names(None, "cursor", "claude") == [
+        {"new": "Of cursor"}, {"new": "Of cursor"}, {"new": "Of claude"},
+    ]  # fmt: skip
+
+
+async def test_a_merged_project_keeps_its_name_and_registrations_beside_that_of_the_other(
+    register, beside, move, names, deny
+):
+    await deny("claude", "notes")
+    await register("notes", "new", name="Of notes")
+    await move("old", "new", merge=True)
+    # Of the two that counted, the one of the other project stays.
+    assert await names(None, "notes", "cursor", "claude") == [
+        {"new": "Of notes"}, {"new": "Of notes"}, {"new": "Of notes"}, {"new": "Of claude"},
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def keep(client: httpx.AsyncClient, new_user: str) -> Any:
+    async def send(app: str, namespace: str, value: str) -> None:
+        """Set one value, and the state, as an app."""
+        whose = {"user_id": new_user, "app": app, "namespace": namespace}
+        one = await client.put("/api/v1/values", json=whose | {"topic": "t", "key": "k", "value": value})
+        two = await client.post(
+            "/api/v1/state/checkpoint", json=whose | {"state": {"is": value}, "reason": f"{app} {value}"}
+        )
+        assert (one.status_code, two.status_code) == (200, 200), (one.text, two.text)
+
+    return send
+
+
+@pytest.fixture
+def kept(client: httpx.AsyncClient, new_user: str, get: Any) -> Any:
+    async def read(namespace: str, *apps: str) -> list[set[str]]:
+        """The values that the user sees, and those that each app sees. The states are the same."""
+        found = list[set[str]]()
+        for app in (None, *apps):
+            asking = {"app": app} if app else {}
+            values = {one["value"] for one in (await get("values", namespace=namespace, **asking))["items"]}
+            state = (await get("state", namespace=namespace, **asking))["state"]["is"]
+            counting = (await get("values/t/k", namespace=namespace, **asking))["value"]
+            assert state == counting
+            assert state in values
+            found.append(values)
+        return found
+
+    return read
+
+
+async def test_what_stands_beside_something_hidden_survives_another_name_and_a_check(
+    client, new_user, keep, kept, move, deny
+):
+    await deny("claude", "cursor")
+    await deny("cursor", "claude")
+    await keep("cursor", "old", "cursor's")
+    await keep("claude", "old", "claude's")
+    both = [{"cursor's", "claude's"}, {"cursor's"}, {"claude's"}]
+    assert await kept("old", "cursor", "claude") == both
+    assert (await move("old", "new"))["archived"] == 0
+    assert await kept("new", "cursor", "claude") == both
+    check = {"user_id": new_user, "namespace": "new", "repair": True}
+    assert (await client.post(f"{PATH}/actions/check", json=check)).json()["checks"] == []
+    assert await kept("new", "cursor", "claude") == both
+
+
+@pytest.mark.parametrize("newer", ["old", "new"])
+async def test_a_merge_archives_only_the_older_of_the_values_that_count(keep, kept, move, deny, newer):
+    for app in ("cursor", "claude", "notes"):
+        for other in {"cursor", "claude", "notes"} - {app}:
+            await deny(app, other)
+    for app, namespace in (("cursor", "old"), ("claude", "old"), ("notes", "new")):
+        await keep(app, namespace, f"{app}'s")
+    await keep("cursor" if newer == "old" else "notes", newer, "newest")
+    moved = await move("old", "new", merge=True)
+    assert moved["archived"] == 2  # a value and a state
+    [owner] = await kept("new")
+    assert owner == {"newest", "claude's"}
+
+
+async def test_equal_values_of_one_app_do_not_clash(keep, kept, move, deny):
+    await deny("claude", "cursor")
+    await deny("cursor", "claude")
+    for namespace in ("new", "old"):
+        await keep("cursor", namespace, "same")
+    await keep("claude", "old", "claude's")
+    moved = await move("old", "new", merge=True)
+    assert (moved["archived"], moved["repeated"]) == (0, 3)  # the value, the state, and its reason
+    assert await kept("new", "cursor", "claude") == [{"same", "claude's"}, {"same"}, {"claude's"}]
 
 
 async def test_a_project_is_deleted_with_all_that_is_in_it(client, new_user, project):
@@ -184,8 +370,8 @@ async def test_of_two_projects_the_newer_values_and_files_stay(client, new_user,
     await value("new", "queue", "none")
     await value("old", "queue", "outbox")
     await send("POST", "state/checkpoint", "old", state={"a": 2}, reason="y")
-    for namespace, text in (("new", "# New\n"), ("old", "# Old\n")):
-        await send("POST", "files/batch", namespace, files=[{"path": "a.md", "text": text}])
+    for namespace, said in (("new", "# New\n"), ("old", "# Old\n")):
+        await send("POST", "files/batch", namespace, files=[{"path": "a.md", "text": said}])
         await remember(new_user, "Everyone likes tea.", namespace=namespace, app="cursor")
     moved = await move("old", "new", merge=True)
     assert (moved["repeated"], moved["archived"], moved["files"]) == (1, 3, 1)

@@ -227,7 +227,7 @@ def test_the_sum_is_the_formula_of_the_docstring(firsts, said, weight, flagged) 
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, str], said: str) -> None:
     with pytest.raises(SetupError) as error:
-        load(environ=settings, here=False)
+        load(environ=settings, inherit=False)
     assert said in str(error.value)
 
 

@@ -264,6 +264,10 @@ class Attempts:
             return self._of_memory("/access-log")(actor)
         return self._doors[self._rng.choice(self._names)](actor)
 
+    def to_door(self, name: str, actor: Actor) -> Attempt:
+        """A random attempt at one operation."""
+        return self._doors[name](actor)
+
     # What requests name: mostly what is the actor's own, often what is somebody else's.
 
     def _user(self, actor: Actor) -> str:

@@ -15,6 +15,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,14 @@ from openmemory.access.authentication import Authenticator
 from openmemory.audit import service
 from openmemory.capture import visibility
 from openmemory.config.settings import Settings
-from openmemory.errors import TooMany
+from openmemory.errors import Forbidden, TooMany
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL, Principal, Scope
 from openmemory.mcp.server import TOOLS
 from openmemory.memories.listing import statements
 from openmemory.memories.listing.criteria import ListCriteria
 from openmemory.memories.models import Memory
+from openmemory.projects.schemas import NewProject
 from openmemory.rest.credentials import COOKIE
 from openmemory.rest.origins import Origins
 from openmemory.search import as_of, readback
@@ -93,6 +95,7 @@ class Trial:
         self.keys = [*world.actors, *world.keys.values()]
         self.said: defaultdict[str, set[str]] = defaultdict(set)
         self.statuses: Counter[int] = Counter()
+        self.hidden_registrations = 0
 
     async def run(self, count: int) -> None:
         for _ in range(count):
@@ -130,6 +133,8 @@ class Trial:
             await self.world.load()
             readable |= self._readable(actor, speaks)
         self._look_at(answer, actor, attempt, speaks, readable)
+        if attempt.door == "projects":
+            self._look_at_a_registration(answer, actor, attempt, speaks, before)
         if attempt.writes:
             # With a memory that is erased the rules about it go.
             gone = {f"memory:{id_}" for id_ in before.keys() - self.world.rows.keys()}
@@ -142,6 +147,35 @@ class Trial:
                     apps.get(id_) != self.world.apps[id_] for id_ in made | (apps.keys() & self.world.apps.keys())
                 ):
                     raise Leak(f"{actor.name} changed rules or apps: {attempt}")
+
+    def _look_at_a_registration(
+        self,
+        answer: httpx.Response,
+        actor: Actor,
+        attempt: Attempt,
+        speaks: tuple[str, str | None] | None,
+        before: dict[str, Row],
+    ) -> None:
+        """Look whether the answer to a registration tells that a hidden one is there.
+
+        Raises:
+            Leak: it is refused as what is not found, or tells more than what was sent although none could be read.
+        """
+        assert attempt.body is not None
+        if speaks is None or not actor.scopes >= {Scope.READ, Scope.WRITE}:
+            return
+        namespace = attempt.body["namespace"]
+        rows = (row for row in before.values() if row.is_registration and row.user == speaks[0])
+        there = [row for row in rows if row.namespace == namespace]
+        if any(self.world.reaches(actor, *speaks, row) for row in there):
+            return
+        self.hidden_registrations += len(there)
+        if there and answer.status_code == 404:
+            raise Leak(f"{actor.name} was told of a registration: {attempt} {answer.text}")
+        if answer.status_code == 200:
+            told = {name: answer.json()[name] for name in ("name", "root", "repo", "head", "branch")}
+            if told != dict.fromkeys(told) | {"name": attempt.body.get("name", namespace)}:
+                raise Leak(f"{actor.name} was told of a registration: {attempt} {answer.text}")
 
     def _look_at_the_key(self, actor: Actor, attempt: Attempt, key: Actor) -> None:
         """Look whether an actor may have made, replaced or ended a key.
@@ -412,6 +446,21 @@ async def test_every_page_and_every_form_is_tried(tenancy):
     # The first two only lead on. The stream never ends, and says what the page of the activity says.
     shown -= {"GET /ui", "GET /ui/", "GET /ui/activity/events"}
     assert shown - trial.attempts.doors == set()
+
+
+async def test_no_registration_of_a_project_tells_of_a_hidden_one(tenancy):
+    trial = await trial_of(tenancy, 51)
+    for user, namespaces in trial.world.namespaces.items():
+        apps = [name for by, name, _ in trial.world.apps.values() if by == user and name != "openmemory"]
+        for namespace in namespaces:
+            app = await trial.world.services.directory.caller(user, trial.rng.choice(sorted(apps)))
+            with suppress(Forbidden):  # the app is paused, or may not read what it would store
+                await trial.world.services.projects.register(app, NewProject(namespace, root=f"/{app.app}"))
+    await trial.world.load()
+    for _ in range(150):
+        actor = trial.rng.choice(trial.world.actors)
+        await trial.attempt(actor, trial.attempts.to_door("POST /api/v1/projects", actor))
+    assert trial.hidden_registrations > 3
 
 
 async def test_nothing_of_anybody_else_is_seen_or_changed(tenancy):

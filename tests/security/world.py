@@ -96,6 +96,11 @@ class Row:
     authors: frozenset[str] = frozenset()
     """The apps whose its present text is: rules that allow one of them show it."""
 
+    @property
+    def is_registration(self) -> bool:
+        """Whether it is what an app registered of a project."""
+        return self.thread is not None and self.source is None
+
 
 @dataclass(frozen=True)
 class Rule:

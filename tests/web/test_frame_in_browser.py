@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from openmemory.access.keys import KeyCreate
 from openmemory.identity.principal import LOCAL
+from openmemory.index.sync.reconcile import SyncRunning
 from openmemory.services import Services
 from tests.web.conftest import Accessible, OpenPage
 
@@ -57,8 +59,10 @@ async def test_tables_are_not_cut_on_a_narrow_screen(
     app = await services.directory.caller(new_user, "an-assistant-with-a-long-name")
     await services.memories.get(app, memory["id"])
     made = await services.keys.create(LOCAL, KeyCreate(name="a key", user_id=new_user, app="claude"))
+    with suppress(SyncRunning):  # the service has begun one, which the page shows as well
+        await services.reconciler.sync(trigger="test")
     async with open_page("connect", viewport=NARROW) as page:
-        for path in ("connect", f"memory/{memory['id']}?who=1", "settings/keys", "settings", "activity"):
+        for path in ("connect", f"memory/{memory['id']}?who=1", "settings/keys", "settings", "activity", "system"):
             await page.goto(f"/ui/{path}{'&' if '?' in path else '?'}user={new_user}")
             await page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
             assert await page.locator("main table").count(), path

@@ -14,6 +14,7 @@ import pytest
 from openmemory.access.keys import KeyCreate
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery
+from openmemory.projects.schemas import NewValue
 from openmemory.services import Services
 from tests.web.conftest import Visitor
 
@@ -40,6 +41,28 @@ async def test_matches_are_marked(visitor: Visitor, remember: Callable[..., Any]
     await remember(visitor.user, "Her coffee is <b>black</b>.")
     shown = await visitor.get("memories", q="coffee")
     assert "Her <mark>coffee</mark> is &lt;b&gt;black&lt;/b&gt;." in shown
+
+
+async def test_rows_name_the_app_of_the_text_and_the_one_that_added_it_where_they_differ(
+    visitor: Visitor, services: Services
+) -> None:
+    for app, said in (("claude", "black"), ("cursor", "bitter")):
+        caller = await services.directory.caller(visitor.user, app)
+        await services.values.set(caller, NewValue("drinks", "coffee", said))
+    await services.values.set(caller, NewValue("drinks", "tea", "green"))
+    await services.outbox_delivery.drain()
+    for asked in ({}, {"app": "claude"}, {"q": "how is the coffee"}, {"q": "how is the coffee", "app": "claude"}):
+        await visitor.get("memories", **asked)
+        assert "drinks/coffee: bitter" in visitor.words
+        assert "cursor, added by claude" in visitor.words
+        assert visitor.words.count("added by") == 1
+    await visitor.get("memories", app="cursor")
+    assert "coffee" not in visitor.words.partition("1 memory")[2]
+    assert "added by" not in visitor.words
+    listed = (await services.memories.list(caller, MemoryQuery())).items
+    [coffee] = [one for one in listed if "bitter" in one.content]
+    await visitor.get(f"memory/{coffee.id}")
+    assert "Written by cursor, added by claude" in visitor.words
 
 
 async def test_filters_stay_on_the_second_page(visitor: Visitor, remember: Callable[..., Any]) -> None:

@@ -85,7 +85,9 @@ async def test_the_commands_that_back_up_everything_name_the_data_folder(
 
 async def test_the_source_of_each_setting_is_told_and_secrets_are_not() -> None:
     settings = load(
-        environ={"OPENMEMORY_LLM_API_KEY": "sk-secret", "OPENMEMORY_LIMITS_TEXT": "500"}, flags={"port": 9}, here=False
+        environ={"OPENMEMORY_LLM_API_KEY": "sk-secret", "OPENMEMORY_LIMITS_TEXT": "500"},
+        flags={"port": 9},
+        inherit=False,
     )
     assert settings.masked(("llm", "api_key")) == "********"
     assert settings.source(("llm", "api_key")) == "environment: OPENMEMORY_LLM_API_KEY"

@@ -30,14 +30,14 @@ class ProjectRecords:
         """A registered project.
 
         Raises:
-            BadArchive: a field has the wrong type, or the project is repeated.
+            BadArchive: a field has the wrong type, or the registration of an app is repeated.
         """
         fields = Fields(place, value)
         namespace, app, metadata = fields.text("namespace"), fields.optional_id("app_id"), fields.mapping("metadata")
         texts = {name: fields.optional_text(name) for name in ("name", "root", "repo", "head", "branch")}
         created = fields.moment("created_at", self.now)
         updated = fields.moment("updated_at", created)
-        self.recent.once(PROJECTS, namespace, place, "project")
+        self.recent.once(PROJECTS, (namespace, app), place, "namespace")
         try:
             checked = validation.name(namespace, "namespace", self.limits)
             for name, said in texts.items():

@@ -149,7 +149,7 @@ LINES: dict[str, str] = {
         SELECT CAST(json_build_object('namespace', j.namespace, 'name', j.name, 'root', j.root, 'repo', j.repo,
             'head', j.head, 'branch', j.branch, 'metadata', j.metadata, 'app_id', j.app_id,
             'created_at', j.created_at, 'updated_at', j.updated_at) AS text)
-        FROM projects AS j WHERE {_PROJECTS} ORDER BY j.namespace
+        FROM projects AS j WHERE {_PROJECTS} ORDER BY j.namespace, j.created_at, j.id
     """,
     ANCHORS: f"""
         SELECT CAST(json_build_object('namespace', j.namespace, 'head', j.head, 'commit', j.commit,

@@ -39,7 +39,8 @@ _ZERO = text("0")
 class Capture(Base):
     """One text or conversation. It is kept until memories are made from it, however often the model fails.
 
-    `due_at`: time of the next attempt; while the capture is being processed, the end of its lease. `operations`: the
+    `due_at`: time of the next attempt; while the capture is being processed, the end of its lease. `behind`: an earlier
+    one of its user and namespace was seen to wait; a trigger clears the mark when its turn comes. `operations`: the
     changes made, in order, each with the memory's earlier state. Before facts were extracted, they are the memories
     that hold the text verbatim in the meantime.
     """
@@ -52,6 +53,9 @@ class Capture(Base):
         Index(
             "idx_capture_waiting", "user_id", "namespace", "created_at", "id",
             postgresql_where=text("status IN ('pending', 'working')"),
+        ),
+        Index(
+            "idx_capture_due", "due_at", postgresql_where=text("status IN ('pending', 'working') AND NOT behind"),
         ),
         Index("idx_capture_failed", "due_at", postgresql_where=text("status = 'failed'")),
         Index("idx_capture_failed_user", "user_id", "namespace", postgresql_where=text("status = 'failed'")),
@@ -72,6 +76,7 @@ class Capture(Base):
     attempts: Mapped[int] = mapped_column(server_default=_ZERO)
     bad_answers: Mapped[int] = mapped_column(server_default=_ZERO)
     due_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    behind: Mapped[bool] = mapped_column(server_default=text("false"))
     holder: Mapped[UUID | None]
     error: Mapped[str | None]
     operations: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=_NONE)

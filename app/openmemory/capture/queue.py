@@ -7,59 +7,68 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Uuid, bindparam, text
+from sqlalchemy import ARRAY, Uuid, bindparam, text
 
-from openmemory.database.engine import Tx
+from openmemory.database.engine import Database, Tx
 
-FAILED_AT_ONCE = 100
-"""Maximum number of failed captures among which one is chosen to be read again."""
-
-FIRST_ONES = 20
-"""Maximum number of captures that are tried to be claimed. Another transaction may hold the first one for a moment."""
+LOOK_AT, LOOK_AT_MOST = 20, 500
+"""Captures that are looked at to find one to claim. Only if all wait behind others, more are looked at, up to the
+second number at once; each of them only once until its turn comes."""
 
 LOCK = 0x6F6D6370
 """Key of the advisory lock for claiming captures. It keeps two processes from claiming captures of the same user."""
 
-# The oldest waiting capture of each user and namespace, found by one index lookup for each of them. Only it can be
-# claimed, so its pause is that of all captures behind it.
-_HEADS = """
-    WITH RECURSIVE heads AS (
-        (SELECT id, user_id, namespace, due_at, created_at FROM captures WHERE status IN ('pending', 'working')
-        ORDER BY user_id, namespace, created_at, id LIMIT 1)
-        UNION ALL
-        SELECT n.* FROM heads AS h CROSS JOIN LATERAL (
-            SELECT c.id, c.user_id, c.namespace, c.due_at, c.created_at FROM captures AS c
-            WHERE c.status IN ('pending', 'working') AND (c.user_id, c.namespace) > (h.user_id, h.namespace)
-            ORDER BY c.user_id, c.namespace, c.created_at, c.id LIMIT 1) AS n
-    )
-"""
-# Failed captures come after those that nobody has read yet. An array and a scalar subquery, because the planner would
-# join all waiting captures otherwise. The CTE is materialized, because a subquery may be read again for each capture,
-# and each reading would claim another one.
-_CLAIM = text(
-    f"""{_HEADS}, candidates AS (
-        (SELECT id, user_id, namespace, due_at, created_at, false AS failed FROM heads WHERE due_at <= now())
-        UNION ALL
-        (SELECT id, user_id, namespace, due_at, created_at, true FROM captures
-        WHERE status = 'failed' AND due_at <= now() ORDER BY due_at LIMIT {FAILED_AT_ONCE})
-    ), due AS MATERIALIZED (
-        SELECT d.id, d.updated_at FROM captures AS d
-        WHERE d.status IN ('pending', 'working', 'failed') AND d.due_at <= now() AND d.id = ANY (ARRAY(
-            SELECT e.id FROM candidates AS e WHERE (
-                SELECT o.id FROM captures AS o
-                WHERE o.status = 'working' AND o.user_id = e.user_id AND o.namespace = e.namespace
-                    AND o.due_at > now() AND o.id <> e.id LIMIT 1) IS NULL
-            ORDER BY e.failed, e.due_at, e.created_at LIMIT {FIRST_ONES}))
-        ORDER BY d.status = 'failed', d.due_at, d.created_at LIMIT 1 FOR UPDATE SKIP LOCKED
-    )
+# A capture whose lease runs keeps the others of its user and namespace waiting.
+_BUSY = """
+    (SELECT o.id FROM captures AS o
+    WHERE o.status = 'working' AND o.user_id = c.user_id AND o.namespace = c.namespace AND o.due_at > now()
+        AND {which} LIMIT 1)"""
+# The captures that are due first, without those known to wait behind an earlier one, and without earlier ones that came
+# in while a later one was being read. They stay locked, so that what is read of them next is still true when it is
+# written.
+_FIRST = text(
+    f"""
+    SELECT c.id FROM captures AS c
+    WHERE c.status IN ('pending', 'working') AND NOT c.behind AND c.due_at <= now()
+        AND {_BUSY.format(which="(o.created_at, o.id) > (c.created_at, c.id)")} IS NULL
+    ORDER BY c.due_at LIMIT :most FOR NO KEY UPDATE SKIP LOCKED
+    """  # noqa: S608 - only constants are put in
+)
+_CLAIMED = """
     UPDATE captures AS c
-    SET status = 'working', holder = :holder, attempts = c.attempts + 1, updated_at = now(),
+    SET status = 'working', holder = :holder, attempts = c.attempts + 1, updated_at = now(), behind = false,
         due_at = now() + make_interval(secs => :lease)
     FROM due, users AS u, apps AS a
     WHERE c.id = due.id AND u.id = c.user_id AND a.id = c.app_id
     RETURNING c.id, c.user_id, u.user_id AS user_name, c.app_id, a.name AS app_name, c.namespace, c.input, c.options,
         c.principal, c.operations, c.attempts, c.bad_answers, c.created_at, due.updated_at AS tried_at
-    """  # noqa: S608 - only constants are put in
+"""
+# Of the captures looked at, those with an earlier waiting one are marked, and the first of the others is claimed.
+_CLAIM = text(
+    f"""
+    WITH first AS MATERIALIZED (
+        SELECT c.id, c.due_at, c.created_at, c.updated_at, (
+            SELECT o.id FROM captures AS o
+            WHERE o.status IN ('pending', 'working') AND o.user_id = c.user_id AND o.namespace = c.namespace
+                AND (o.created_at, o.id) < (c.created_at, c.id)
+            ORDER BY o.user_id, o.namespace, o.created_at, o.id LIMIT 1) AS earlier
+        FROM captures AS c WHERE c.id = ANY (:ids)
+    ), marked AS (
+        UPDATE captures AS c SET behind = true FROM first WHERE c.id = first.id AND first.earlier IS NOT NULL
+    ), due AS (
+        SELECT id, updated_at FROM first WHERE earlier IS NULL ORDER BY due_at, created_at LIMIT 1
+    )
+    {_CLAIMED}"""  # noqa: S608 - as above
+).bindparams(bindparam("holder", type_=Uuid), bindparam("ids", type_=ARRAY(Uuid)))
+# A CTE that locks is read once. Read again for each capture, it would claim another one each time.
+_CLAIM_FAILED = text(
+    f"""
+    WITH due AS MATERIALIZED (
+        SELECT c.id, c.updated_at FROM captures AS c
+        WHERE c.status = 'failed' AND c.due_at <= now() AND {_BUSY.format(which="o.id <> c.id")} IS NULL
+        ORDER BY c.due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+    )
+    {_CLAIMED}"""  # noqa: S608 - as above
 ).bindparams(bindparam("holder", type_=Uuid))
 
 _RENEW = text(
@@ -75,10 +84,11 @@ _HELD = text(
 
 _LEASES = text("UPDATE captures SET due_at = now() WHERE status = 'working'")
 _TO_COME = text(
-    f"""{_HEADS}
-    SELECT extract(epoch FROM least(min(due_at), (SELECT min(due_at) FROM captures WHERE status = 'failed')) - now())
-    FROM heads
-    """  # noqa: S608 - as above
+    """
+    SELECT extract(epoch FROM least(
+        (SELECT min(due_at) FROM captures WHERE status IN ('pending', 'working') AND NOT behind),
+        (SELECT min(due_at) FROM captures WHERE status = 'failed')) - now())
+    """
 )
 _HURRY = text(
     """
@@ -121,13 +131,23 @@ class ClaimedCapture:
     """The end of the last attempt; before the first one, the time when the capture was stored."""
 
 
-async def claim(tx: Tx, *, lease: float) -> ClaimedCapture | None:
-    """Claims the capture that is due first. Captures of one user and namespace run one at a time, in arrival order: a
-    later one waits until the earlier ones are read or have failed."""
-    await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+async def claim(database: Database, *, lease: float) -> ClaimedCapture | None:
+    """Claims the capture that is due first, or else the failed one that is. Captures of one user and namespace run one
+    at a time, in arrival order: a later one waits until the earlier ones are read or have failed."""
     holder = uuid4()
-    row = (await tx.execute(_CLAIM, {"holder": holder, "lease": lease})).one_or_none()
-    return None if row is None else ClaimedCapture(holder=holder, **row._mapping)
+    values: dict[str, object] = {"holder": holder, "lease": lease}
+    most = LOOK_AT
+    while True:
+        async with database.transaction() as tx:
+            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+            ids = list(await tx.scalars(_FIRST, {"most": most}))
+            found = await (tx.execute(_CLAIM, values | {"ids": ids}) if ids else tx.execute(_CLAIM_FAILED, values))
+            row = found.one_or_none()
+        if row is not None:
+            return ClaimedCapture(holder=holder, **row._mapping)
+        if not ids:
+            return None
+        most = min(LOOK_AT_MOST, 4 * most)
 
 
 async def renew(tx: Tx, claimed: ClaimedCapture, *, lease: float) -> None:

@@ -169,8 +169,7 @@ class Worker:
             if (rest := self._away_until - time.monotonic()) > 0:
                 self._give_up_waiting()
                 return min(rest, IDLE)
-            async with self._database.transaction() as tx:
-                claimed = await queue.claim(tx, lease=LEASE)
+            claimed = await queue.claim(self._database, lease=LEASE)
             if claimed is None:
                 async with self._database.statement() as tx:
                     due = await queue.seconds_until_due(tx)

@@ -1,15 +1,24 @@
-"""`openmemory config`: shows the effective settings."""
+"""`openmemory config`: shows the effective settings, and confirms those of a folder."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import typer
+
+from openmemory.cli.folder_settings import trust
 from openmemory.cli.options import ConfigFile, DataDir, Json, load_settings
 from openmemory.cli.output import CommandAnswer, Table
 
+config = typer.Typer(invoke_without_command=True)
+config.command()(trust)
 
-def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = False) -> None:
+
+@config.callback()
+def show(context: typer.Context, data_dir: DataDir = None, config: ConfigFile = None, json: Json = False) -> None:
     """Show the effective settings. Secrets are masked."""
+    if context.invoked_subcommand is not None:
+        return
     from openmemory.cli.finding import data_folder
     from openmemory.config.settings import keys
 

@@ -46,7 +46,9 @@ _NAME = re.compile(r"(?<![\w.])[a-z]+(?:_[a-z]+)+(?![\w.])")
 
 def in_options(error: OpenMemoryError, arguments: Sequence[str]) -> str:
     """The message and its hint on one line. What the API calls a field has the name of the option or argument of the
-    command that was called: `--limit`, not `size`."""
+    command that was called: `--limit`, not `size`. Errors of the settings name those as they are."""
+    if isinstance(error, SetupError):
+        return one_line(error)
     message, names = one_line(error), _names_in(arguments)
     start = 0
     if (field := _FIELD.match(message)) and (shown := names.get(field[1])):

@@ -15,6 +15,7 @@ import psutil
 
 from openmemory.config.legacy_env import SWITCH
 from openmemory.config.settings import Settings, environment
+from openmemory.config.settings_file import FILE_NAME
 from openmemory.embedded.folder import DataFolder, NotReadable, ServiceInfo, default_data_dir, running_service
 from openmemory.errors import NotFound, SetupError, Unavailable
 from openmemory.server.sockets import ANOTHER_PORT, PortTaken, listen
@@ -163,6 +164,8 @@ def _start(settings: Settings, flags: list[str]) -> tuple[subprocess.Popen[bytes
     try:
         if "port" not in settings.model_fields_set and not _is_free(settings):
             flags = [*flags, "--port", "0"]
+        if "--config" not in flags and (file := folder.path / FILE_NAME).is_file():
+            flags = [*flags, "--config", str(file)]
         # -P: do not import from a folder `app` in the working folder.
         command = [sys.executable, "-P", "-m", "openmemory", "serve", "--data-dir", str(folder.path), *flags]
         # The service runs in the data folder: neither the folder that an assistant works in nor the variables set for

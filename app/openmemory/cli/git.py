@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,12 @@ from openmemory.errors import OpenMemoryError
 
 _SECONDS = 60.0
 """The time that one call may take."""
+
+_SOON = 2.0
+"""The time after which a call is slow. Most end within a tenth of a second."""
+
+_READ = {".gitignore", ".gitattributes", ".gitmodules", ".git"}
+"""The files of a working tree that Git reads for itself."""
 
 _OPTIONS = (
     "--no-pager", "--no-replace-objects", "--no-optional-locks",
@@ -60,18 +68,68 @@ def git(folder: Path, *arguments: str, given: bytes = b"") -> str | None:
     kept = {name: value for name, value in environment().items() if not name.startswith("GIT_")}
     own = {"PATH": path, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     try:
-        done = subprocess.run(  # noqa: S603 - the program is fixed
+        with subprocess.Popen(  # noqa: S603 - the program is fixed
             [program, *_OPTIONS, "-C", str(folder), *arguments],
-            input=given, capture_output=True, check=False, timeout=_SECONDS, env=kept | _ENVIRONMENT | own, cwd="/",
-        )  # fmt: skip
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=kept | _ENVIRONMENT | own,
+            cwd="/",
+        ) as running:  # fmt: skip
+            output, problem = _ended(running, folder, given)
     except subprocess.TimeoutExpired:
         raise GitFailed(f"Git did not answer within {_SECONDS:.0f} seconds about {folder}.") from None
+    except _Blocked as blocked:
+        raise GitFailed(f"Git cannot read {folder}: {blocked} is a pipe, and Git would wait for its writer.") from None
     except OSError as error:
         raise GitFailed(f"{program} cannot be started: {error.strerror}") from None
-    if done.returncode and not (done.returncode == 1 and "check-ignore" in arguments):  # none is ignored
-        problem = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise GitFailed(f"Git cannot read {folder}: {problem or f'exit code {done.returncode}'}")
-    return done.stdout.decode(errors="surrogateescape")
+    code = running.returncode
+    if code and not (code == 1 and "check-ignore" in arguments):  # none is ignored
+        said = problem.decode(errors="replace").strip().partition("\n")[0]
+        raise GitFailed(f"Git cannot read {folder}: {said or f'exit code {code}'}")
+    return output.decode(errors="surrogateescape")
+
+
+class _Blocked(Exception):
+    """A file for whose writer Git waits."""
+
+
+def _ended(running: subprocess.Popen[bytes], folder: Path, given: bytes) -> tuple[bytes, bytes]:
+    """The output and the errors of Git, once it has ended. Git that takes longer than most may wait at a pipe."""
+    try:
+        try:
+            return running.communicate(given, timeout=min(_SOON, _SECONDS))
+        except subprocess.TimeoutExpired:
+            until = time.monotonic() + max(0.0, _SECONDS - _SOON)
+            if (pipe := _pipe(folder, until)) is not None:
+                raise _Blocked(pipe) from None
+            return running.communicate(timeout=max(0.0, until - time.monotonic()))
+    except BaseException:
+        running.kill()
+        raise
+
+
+def _pipe(folder: Path, until: float) -> str | None:
+    """The first pipe among the files that Git opens to list a folder: those that say what is ignored, and its own.
+
+    It looks until a time of the monotonic clock.
+    """
+    for parent, folders, names in os.walk(folder):
+        own = ".git" in Path(parent).parts[len(folder.parts) :]
+        for name in names:
+            path = Path(parent, name)
+            if (own or name in _READ) and stat.S_ISFIFO(_mode(path)):
+                return str(path)
+        if own:  # the contents of commits are in files that Git has written
+            folders[:] = [one for one in folders if one != "objects"]
+        if time.monotonic() > until:
+            break
+    return None
+
+
+def _mode(path: Path) -> int:
+    """Returns the mode of a path; 0 if nothing is there. Links are followed, as Git does in its own folder."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
 
 
 class Checkout:

@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, PageNumber, PageSize, Since, Thread, Until, User
-from openmemory.cli.output import CommandAnswer, Table, local_time, memories
+from openmemory.cli.output import CommandAnswer, Table, local_time, memories, writer
 
 
 @connected
@@ -49,9 +49,12 @@ async def list_(
     }
     answer = await client.call("GET", "/api/v1/memories", params=params)
     rows = [
-        (item["id"], local_time(item["created_at"]), item["app_name"], item["state"], item["content"])
+        (
+            item["id"], local_time(item["created_at"]), writer(item["text_app_name"], item["app_name"]), item["state"],
+            item["content"],
+        )
         for item in answer["items"]
-    ]
+    ]  # fmt: skip
     more = len(rows) < answer["total"]
     notes = [f"Page {page} of {answer['pages']}; {memories(answer['total'])} in all."] if more else []
     notes += [] if answer["total"] else ["Nothing found."]

@@ -33,7 +33,8 @@ def mcp(
 
     from openmemory.cli.client import checked_url, credential
     from openmemory.cli.finding import find_or_start
-    from openmemory.config.settings import client_key, named_file
+    from openmemory.config.settings import client_key
+    from openmemory.config.settings_file import named_file
 
     # An assistant starts this in the folder it works on. An openmemory.toml there does not express the user's choice.
     config = named_file(config)

@@ -13,7 +13,9 @@ def open_(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fals
     from openmemory.cli.finding import find_or_start
 
     settings = load_settings(config, data_dir=data_dir)
-    address = find_or_start(settings, [] if config is None else ["--config", str(config)]) + "/"
+    address = (
+        find_or_start(settings, [] if settings.file is None else ["--config", str(settings.file.absolute())]) + "/"
+    )
     opened = webbrowser.open(address)
     words = "" if opened else " No browser could be started here: open the address yourself."
     CommandAnswer({"url": address, "opened": opened}, address + words).show(json=json)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from openmemory.config.settings import Settings
+    from openmemory.config.settings_file import SettingsFile
 
 _WHERE, _WHOSE = "Service options", "Scope options"
 """The groups of options in `--help`."""
@@ -26,7 +27,7 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="The settings file; default: openmemory.toml in this folder.",
+        help="The settings file; default: openmemory.toml in this folder, if you confirmed it.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -116,7 +117,8 @@ def json_of(text: str | None, option: str = "--metadata") -> Any:
 def location_options(data_dir: str | None, config: Path | None, environ: Mapping[str, str] | None = None) -> list[str]:
     """The options that lead another process, in whatever folder and environment it runs, to the same stores and
     settings. `environ`: the variables that count; None: those of this process."""
-    from openmemory.config.settings import environment, named_file
+    from openmemory.config.settings import environment
+    from openmemory.config.settings_file import named_file
 
     environ = environment() if environ is None else environ
     data_dir = data_dir or environ.get("OPENMEMORY_DATA_DIR")
@@ -126,8 +128,18 @@ def location_options(data_dir: str | None, config: Path | None, environ: Mapping
 
 
 def load_settings(config: Path | None, *, here: bool = True, **flags: Any) -> Settings:
-    """The settings with the flags of a command; None means that a flag was not given. `here`: a configuration file in
-    the working folder is read."""
-    from openmemory.config import settings
+    """The settings with the flags of a command; None means that a flag was not given. `here`: a settings file in the
+    working folder counts if the user confirmed it, and so do the variables of the old OpenMemory.
 
-    return settings.load(config, flags=flags, here=here)
+    Raises:
+        SetupError: the settings cannot be used, or the file in the working folder is not confirmed.
+    """
+    from openmemory.config import settings
+    from openmemory.config.settings_file import named_file
+
+    file: Path | SettingsFile | None = config
+    if here and named_file(config) is None:
+        from openmemory.cli.folder_settings import confirmed_file
+
+        file = confirmed_file()
+    return settings.load(file, flags=flags, inherit=here)

@@ -118,6 +118,11 @@ def plain_lines(text: str) -> list[str]:
     return [line.replace("\t", "    ").translate(_CONTROL).rstrip() for line in text.splitlines()]
 
 
+def writer(app: str, added_by: str | None) -> str:
+    """The app that wrote a text, and the one that added its memory if that is another. Filters by app go by this."""
+    return app if added_by in (None, app) else f"{app}, added by {added_by}"
+
+
 def memories(count: int) -> str:
     """A number of memories."""
     return "1 memory" if count == 1 else f"{count:,} memories"
@@ -179,6 +184,17 @@ def confirm(question: str, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise Invalid("--yes", "must be given without a terminal, because erasing cannot be undone")
     typer.confirm(f"{question} This cannot be undone.", abort=True, err=True)
+
+
+def on_a_terminal() -> bool:
+    """Returns True if somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def asked(question: str) -> bool:
+    """Asks on the terminal, and leaves standard output alone. Returns True for yes; no is the default."""
+    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 ShowProgress = Callable[[int, int | None], None]

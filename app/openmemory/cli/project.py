@@ -101,8 +101,30 @@ def described(folder: str) -> dict[str, str]:
         found["branch"] = ref.removeprefix("refs/heads/")
         inside = ref.startswith("refs/") and ".." not in ref.split("/")
         head = (_first_line(os.path.join(shared, ref)) if inside else "") or _packed(shared, ref)
-    found["head"] = head if len(head) in (40, 64) and set(head) <= set("0123456789abcdef") else None
+    found["head"] = head if _is_commit(head) else None
+    if found["head"] is None:
+        # Its references are in no files that can be read here: it has another format, or no commit yet.
+        found |= _asked(root)
     return {name: value for name, value in found.items() if value}
+
+
+def _is_commit(name: str) -> bool:
+    return len(name) in (40, 64) and set(name) <= set("0123456789abcdef")
+
+
+def _asked(root: str) -> dict[str, str | None]:
+    """The branch and the commit that Git tells; what it cannot tell is left out or None."""
+    from pathlib import Path
+
+    from openmemory.cli.git import GitFailed, git
+
+    found: dict[str, str | None] = {}
+    for name, *question in (("branch", "symbolic-ref", "HEAD"), ("head", "rev-parse", "--verify", "HEAD^{commit}")):
+        try:
+            found[name] = (git(Path(root), *question) or "").strip().removeprefix("refs/heads/")
+        except GitFailed:  # no branch is checked out, or it has no commit yet
+            found[name] = None
+    return found
 
 
 def without_credentials(url: str) -> str:

@@ -10,7 +10,7 @@ import typer
 from openmemory.cli import times
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, Query, Since, Thread, Until, User, json_of, words
-from openmemory.cli.output import CommandAnswer, Table, local_time, plain
+from openmemory.cli.output import CommandAnswer, Table, local_time, plain, writer
 
 _COLUMNS = ("score", "id", "created", "app")
 _TERMS = ("words", "meaning", "beside", "time", "recency", "late", "names", "reranker", "importance")
@@ -84,7 +84,8 @@ def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _found(hit: dict[str, Any]) -> tuple[str, ...]:
-    return f"{hit['score']:.2f}", hit["id"], local_time(hit["created_at"]), hit["app_name"]
+    app = writer(hit["app_name"], hit.get("added_by"))
+    return f"{hit['score']:.2f}", hit["id"], local_time(hit["created_at"]), app
 
 
 def _explained(hit: dict[str, Any]) -> tuple[str, ...]:

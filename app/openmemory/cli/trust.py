@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli import confirmed, project
-from openmemory.cli.output import note, plain
+from openmemory.cli.output import asked, note, on_a_terminal, plain
 from openmemory.errors import Invalid, SetupError
 
 
@@ -20,7 +19,7 @@ def chosen(folder: str) -> str | None:
     found = project.of_folder(folder)
     if (claim := found.unconfirmed) is None:
         return found.namespace
-    if _asked() and typer.confirm(_question(claim), err=True):
+    if on_a_terminal() and asked(_question(claim)):
         _confirm(claim)
         return claim.namespace
     note(
@@ -56,15 +55,11 @@ def trust(
         print(f"There is nothing to confirm. The project is {plain(project.namespace(folder) or 'default')}.")
         return
     if not yes:
-        if not _asked():
+        if not on_a_terminal():
             raise Invalid("--yes", f"must be given without a terminal, to use the project {claim.namespace!r}")
         typer.confirm(_question(claim), abort=True, err=True)
     _confirm(claim)
     print(f"The project of {plain(claim.folder)} is {plain(claim.namespace)}.")
-
-
-def _asked() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _file(claim: project.Claim) -> str:

@@ -1,4 +1,4 @@
-"""Settings: `openmemory.toml`, then `OPENMEMORY_*` environment variables, then command-line flags; the last wins.
+"""Settings: a settings file, then `OPENMEMORY_*` environment variables, then command-line flags; the last wins.
 The environment variables of the old OpenMemory have the lowest precedence (`legacy_env.py`).
 
 A key `section.name` is spelt `OPENMEMORY_SECTION_NAME` in the environment. An unknown key in the file, a mistyped
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,11 +40,12 @@ from openmemory.config.sections import (
     SearchSettings,
     Section,
 )
+from openmemory.config.settings_file import VARIABLE, SettingsFile, flat_entries, named_file, read_settings_file
 from openmemory.errors import SetupError
 
 PREFIX = "OPENMEMORY_"
 _CLIENT_KEY = "OPENMEMORY_API_KEY"
-_NOT_SETTINGS = ("OPENMEMORY_TEST_", "OPENMEMORY_CONFIG", legacy_env.SWITCH, _CLIENT_KEY)
+_NOT_SETTINGS = ("OPENMEMORY_TEST_", VARIABLE, legacy_env.SWITCH, _CLIENT_KEY)
 
 
 class DatabaseSettings(Section):
@@ -314,12 +314,18 @@ class Settings(Section):
     log: LogSettings = LogSettings()
     _inherited: legacy_env.LegacySettings = PrivateAttr(default=legacy_env.NOTHING)
     _unknown: tuple[str, ...] = PrivateAttr(default=())
+    _file: Path | None = PrivateAttr(default=None)
     _sources: Mapping[tuple[str, ...], str] = PrivateAttr(default={})
 
     @property
     def inherited(self) -> legacy_env.LegacySettings:
         """The settings that the variables of the old OpenMemory provide."""
         return self._inherited
+
+    @property
+    def file(self) -> Path | None:
+        """The settings file; None if there is none, or it sets nothing."""
+        return self._file
 
     def source(self, path: tuple[str, ...]) -> str | None:
         """Returns where a setting comes from: a file, a variable or a flag; None if it has its default."""
@@ -353,19 +359,33 @@ def keys(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> dict[
     return found
 
 
+def entries(file: SettingsFile) -> dict[tuple[str, ...], Any]:
+    """Returns what a settings file sets: ('http', 'cors_origins') → value. The values are not checked.
+
+    Raises:
+        SetupError: it is not valid TOML, or has an unknown key.
+    """
+    found = flat_entries(file, Settings.model_fields)
+    known = keys()
+    for path in found:
+        if path not in known:
+            name = ".".join(path)
+            raise SetupError(f"{file.path}: unknown key {name!r}{_nearest(name, ['.'.join(key) for key in known])}")
+    return found
+
+
 def load(
-    file: Path | None = None,
+    file: Path | SettingsFile | None = None,
     *,
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
-    here: bool = True,
+    inherit: bool = True,
 ) -> Settings:
     """Read and check the settings.
 
-    `file`: a TOML file, which must exist if given. Otherwise `OPENMEMORY_CONFIG` is used, and otherwise
-    `openmemory.toml` in the working folder if it exists and `here` is true. `flags`: dotted key → value; None means
-    "not given". The variables of the old OpenMemory are read only if `here` is true, because both the variables and
-    the working folder may belong to something else.
+    `file`: a TOML file, which must exist if given. Otherwise `OPENMEMORY_CONFIG` names it, and otherwise there is none:
+    nothing is read because of the working folder. `flags`: dotted key → value; None means "not given". `inherit`: the
+    variables of the old OpenMemory count.
 
     Raises:
         SetupError: an unknown key, a mistyped variable or an invalid value; the message names the key, its source and
@@ -383,12 +403,12 @@ def load(
         target[path[-1]] = given[path] = value
         sources[path] = where
 
+    source = file if isinstance(file, SettingsFile) else _named(file, environ)
+    from_file = entries(source) if source else {}
+    used = source.path if source and from_file else None
+    for path, value in from_file.items():
+        put(path, value, f"{used}: {'.'.join(path)}")
     known = keys()
-    for path, value in _from_file(_which_file(file, environ, here=here)).items():
-        if path[0] not in known:
-            name = ".".join(path[0])
-            raise SetupError(f"{path[1]}: unknown key {name!r}{_nearest(name, ['.'.join(key) for key in known])}")
-        put(path[0], value, f"{path[1]}: {'.'.join(path[0])}")
     names = {PREFIX + "_".join(path).upper(): path for path in known}
     unknown: list[str] = []
     for name, text in environ.items():
@@ -405,7 +425,7 @@ def load(
             path_ = tuple(dotted.split("."))
             put(path_, value, "--" + path_[-1].replace("_", "-"))
     inherited = legacy_env.NOTHING
-    if here:
+    if inherit:
         account, in_container = legacy_env.account_name(), legacy_env.within_container()
         inherited = legacy_env.inherit(environ, given, account=account, in_container=in_container)
         for key, (value, name) in inherited.values.items():
@@ -415,6 +435,7 @@ def load(
         settings._inherited = inherited
         settings._unknown = tuple(unknown)
         settings._sources = sources
+        settings._file = used
         return settings
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
@@ -438,38 +459,9 @@ def source_key() -> str | None:
     return os.environ.get("QDRANT_API_KEY") or None
 
 
-def named_file(file: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Path | None:
-    """The settings file given by an option or by `OPENMEMORY_CONFIG`, whatever the working folder; None if none is."""
-    named = file or (os.environ if environ is None else environ).get("OPENMEMORY_CONFIG")
-    return Path(named).absolute() if named else None
-
-
-def _which_file(file: Path | None, environ: Mapping[str, str], *, here: bool) -> Path | None:
+def _named(file: Path | None, environ: Mapping[str, str]) -> SettingsFile | None:
     file = file or named_file(environ=environ)
-    if file is not None:
-        if not file.is_file():
-            raise SetupError(f"{file}: no such file")
-        return file
-    found = Path("openmemory.toml")
-    return found if here and found.is_file() else None
-
-
-def _from_file(file: Path | None) -> dict[tuple[tuple[str, ...], str], Any]:
-    if file is None:
-        return {}
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SetupError(f"{file}: not valid TOML: {error}") from None
-    except OSError as error:
-        raise SetupError(f"{file}: cannot be read: {error.strerror}") from None
-    flat: dict[tuple[tuple[str, ...], str], Any] = {}
-    for name, value in document.items():
-        if isinstance(value, dict) and name in Settings.model_fields:
-            flat |= {((name, inner), str(file)): item for inner, item in value.items()}
-        else:
-            flat[(name,), str(file)] = value
-    return flat
+    return None if file is None else read_settings_file(file)
 
 
 def _parse(text: str, annotation: Any) -> Any:

@@ -66,6 +66,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     """Runs the jobs while the block runs. The first sync starts at once, so a damaged index is repaired at startup."""
     scheduler = AsyncIOScheduler(timezone=UTC)
     syncing = Syncing(services)
+    runs = JobRuns()
     categorization = OnDemand(_unless_unavailable(services.categorization.run, "categorize"), "categorize")
 
     async def ask_for_sync() -> None:
@@ -76,10 +77,10 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
 
     def add(job: Callable[[], Awaitable[object]], name: str, seconds: float, first: float | None = None) -> None:
         at = {} if first is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=first)}
-        run = _unless_unavailable(job, name)
         scheduler.add_job(
-            run, "interval", id=name, seconds=seconds, coalesce=True, max_instances=1, misfire_grace_time=None, **at
-        )
+            runs.stoppable(_unless_unavailable(job, name)), "interval", id=name, seconds=seconds, coalesce=True,
+            max_instances=1, misfire_grace_time=None, **at,
+        )  # fmt: skip
 
     add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
 
@@ -108,9 +109,49 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
         services.categorization.start = None
         watching.cancel()
         await asyncio.wait([watching])
+        scheduler.pause()
+        await runs.stop()
         scheduler.shutdown(wait=False)
         await categorization.close()
         await syncing.close()
+
+
+class JobRuns:
+    """The runs of jobs that are under way. The scheduler itself cancels them, logs that as errors, and waits for none.
+
+    A run that is cancelled takes its transaction back, for which it needs the database a moment longer.
+    """
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+
+    def stoppable(self, job: Callable[[], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        """The job, except that a run that `stop` cancels ends without an error."""
+
+        async def run() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._running.add(task)
+            try:
+                if not self._stopping:
+                    await job()
+            except asyncio.CancelledError:
+                if not self._stopping:
+                    raise
+            finally:
+                self._running.discard(task)
+
+        return run
+
+    async def stop(self) -> None:
+        """Cancels every run and returns when all have ended. None begins after that."""
+        self._stopping = True
+        left = set(self._running)
+        while left:
+            for task in left:
+                task.cancel()  # a cancellation may get lost among the errors of an outage
+            _, left = await asyncio.wait(left, timeout=1)
 
 
 def _unless_unavailable(job: Callable[[], Awaitable[object]], name: str) -> Callable[[], Coroutine[Any, Any, None]]:

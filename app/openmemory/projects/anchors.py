@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, exc, func, literal_column, select, text
+from sqlalchemy import ColumnElement, Text, exc, func, literal_column, select, text
 
 from openmemory.access.apps import refuse_paused
 from openmemory.access.rate_limits import RateLimiter
@@ -25,7 +25,9 @@ from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
-from openmemory.memories.models import ACTIVE, Memory
+from openmemory.memories.models import ACTIVE, IS_ACTIVE, Memory
+from openmemory.projects import registrations
+from openmemory.projects.models import Anchor
 from openmemory.projects.schemas import AnchorList, AnchorReport, CommitAnchor
 from openmemory.sources.models import Passage
 
@@ -61,21 +63,6 @@ _FORGET = text(
         SELECT head FROM anchors WHERE user_id = :user AND namespace = :namespace
         GROUP BY head ORDER BY max(checked_at) DESC, head LIMIT :heads)
     """
-)
-_HEAD = "coalesce(:head, (SELECT head FROM projects WHERE user_id = :user AND namespace = :namespace))"
-_COMPARED = text(
-    f"""
-    SELECT commit, reachable FROM anchors
-    WHERE user_id = :user AND namespace = :namespace AND commit = ANY(:commits) AND head = {_HEAD}
-    """  # noqa: S608 - all values are parameters
-)
-_ORPHANS = text(
-    f"""
-    SELECT m.id FROM anchors AS a JOIN memories AS m
-        ON m.user_id = a.user_id AND m.namespace = a.namespace AND m.metadata ->> 'commit' = a.commit
-    WHERE a.user_id = :user AND a.namespace = :namespace AND NOT a.reachable
-        AND m.state = 'active' AND m.metadata ->> 'commit' IS NOT NULL AND a.head = {_HEAD}
-    """  # noqa: S608 - all values are parameters
 )
 
 
@@ -114,10 +101,12 @@ class Anchors:
         """
         caller.may_read()
         namespace = validation.name(namespace, "namespace", self._limits)
-        place = {"user": caller.user_id, "namespace": namespace}
         head = None if head is None else commit(head, "head")
+        mine = (Memory.user_id == Anchor.user_id) & (Memory.namespace == Anchor.namespace) & IS_ACTIVE
+        some = select(Memory.id).join(Anchor, mine & (_COMMITS[Memory] == Anchor.commit))
+        some = some.where(_of_checkout(caller, namespace, head), ~Anchor.reachable, _COMMITS[Memory].is_not(None))
         async with self._database.statement() as tx:
-            return frozenset(await tx.scalars(_ORPHANS, place | {"head": head}))
+            return frozenset(await tx.scalars(some, caller.parameters))
 
     async def report(
         self, caller: Caller, namespace: str, head: str, *, reachable: Sequence[str], orphaned: Sequence[str]
@@ -183,9 +172,17 @@ async def compared(tx: Tx, caller: Caller, namespace: str, head: str | None, com
 
     Commits that no client has compared are missing.
     """
-    asked = {"user": caller.user_id, "namespace": namespace, "head": head, "commits": list(commits)}
-    rows = (await tx.execute(_COMPARED, asked)).all() if commits else []
+    if not commits:
+        return {}
+    some = select(Anchor.commit, Anchor.reachable).where(_of_checkout(caller, namespace, head))
+    rows = await tx.execute(some.where(Anchor.commit == func.any(list(commits))), caller.parameters)
     return {row.commit: row.reachable for row in rows}
+
+
+def _of_checkout(caller: Caller, namespace: str, head: str | None) -> ColumnElement[bool]:
+    """The anchors of a checkout. The default is the one with which the project is registered for the caller."""
+    at = registrations.head(caller, namespace) if head is None else head
+    return (Anchor.user_id == caller.user_id) & (Anchor.namespace == namespace) & (Anchor.head == at)
 
 
 async def commits_of(tx: Tx, caller: Caller, namespace: str) -> dict[str, int]:

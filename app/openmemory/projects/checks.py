@@ -65,11 +65,11 @@ class ProjectChecks:
         place = {"user": caller.user_id, "namespace": namespace}
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "check projects")
-            twice = await kept.older(tx, caller.user_id, [namespace])
+            twice = await kept.repeated(tx, caller.user_id, namespace)
             if repair:
                 await changes.change_state(tx, caller, Memory.id == func.any(twice), State.ARCHIVED)
             found = [
-                ProjectCheck("repeated", len(twice), repair, "states and values of which there is a newer one"),
+                ProjectCheck("repeated", len(twice), repair, "states and values of which the same app has a newer one"),
                 await self._state(tx, caller, namespace, repair=repair),
             ]
             endless = await tx.scalar(_COUNT_ENDLESS, place) or 0

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, bindparam, func, literal_column, select, text
+from sqlalchemy import ColumnElement, bindparam, func, literal_column, or_, select, text
 
 from openmemory.access.apps import refuse_unreadable
 from openmemory.access.readable import readable_by
@@ -29,18 +29,23 @@ from openmemory.memories.intake import KEYED, STATE
 from openmemory.memories.models import IS_ACTIVE, Memory, State
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryRecord, MemoryUpdate
 
-_OLDER = text(
+_REPEATED = text(
     """
     SELECT id FROM (
-        SELECT id, row_number() OVER (PARTITION BY kind, key ORDER BY updated_at DESC, id) AS place FROM memories
-        WHERE user_id = :user AND namespace = ANY(:namespaces) AND state = 'active' AND kind IN ('state', 'keyed')
+        SELECT id, row_number() OVER (PARTITION BY kind, key, app_id ORDER BY updated_at DESC, id) AS place
+        FROM memories
+        WHERE user_id = :user AND namespace = :namespace AND state = 'active' AND kind IN ('state', 'keyed')
     ) AS same WHERE place > 1
     """
 )
 
-_ORDER = (
-    func.min(Memory.created_at).over(partition_by=Memory.app_id), Memory.updated_at.desc(), Memory.id,
-)  # fmt: skip
+
+def _first_written(*among: Any) -> ColumnElement[Any]:
+    """When the app of a memory was first, of the memories that are equal in these columns."""
+    return func.min(Memory.created_at).over(partition_by=(*among, Memory.app_id))
+
+
+_ORDER = _first_written(), Memory.updated_at.desc(), Memory.id
 """Of several memories of one key, the first counts: of the app that was first, the one that changed last."""
 
 
@@ -99,9 +104,37 @@ async def read(tx: Tx, caller: Caller, kind: str, namespace: str, key: str | Non
     return repository.record(rows[0]) if rows else None
 
 
-async def older(tx: Tx, user_id: UUID, namespaces: Sequence[str]) -> list[UUID]:
-    """The active states and values of these namespaces of which another one, of the same key, changed later."""
-    return list(await tx.scalars(_OLDER, {"user": user_id, "namespaces": list(namespaces)}))
+async def repeated(tx: Tx, user_id: UUID, namespace: str) -> list[UUID]:
+    """The active states and values of a namespace of which the same app has another one, of the same key, that changed
+    later. Those of several apps stand beside each other, because a rule may hide one from the other."""
+    return list(await tx.scalars(_REPEATED, {"user": user_id, "namespace": namespace}))
+
+
+async def clashes(tx: Tx, caller: Caller, namespaces: Sequence[str]) -> list[UUID]:
+    """The states and values that count for the caller in one of these namespaces, but not among all of them: another
+    one of the same key that counts in its own namespace changed later.
+
+    Equal texts of one app do not clash.
+    """
+    of_kinds = or_(of_kind(STATE), of_kind(KEYED))
+    columns = Memory.id, Memory.namespace, Memory.kind, Memory.key, Memory.app_id, Memory.hash, Memory.updated_at
+    first = _first_written(Memory.namespace, Memory.kind, Memory.key).label("first")
+    where = Memory.namespace == func.any(list(namespaces)), of_kinds, readable_by(caller, Memory)
+    some = select(*columns, first).where(*where)
+    each = some.subquery("each")
+    order = each.c.first, each.c.updated_at.desc(), each.c.id
+    ranked = func.row_number().over(partition_by=(each.c.namespace, each.c.kind, each.c.key), order_by=order)
+    placed = select(each, ranked.label("place")).subquery("placed")
+    across: dict[str, Any] = {
+        "partition_by": (placed.c.kind, placed.c.key),
+        "order_by": (placed.c.updated_at.desc(), placed.c.id),
+    }
+    newer = func.concat(func.lag(placed.c.app_id).over(**across), func.lag(placed.c.hash).over(**across))
+    same = newer == func.concat(placed.c.app_id, placed.c.hash)
+    number = func.row_number().over(**across)
+    counting = select(placed.c.id, same.label("same"), number.label("number")).where(placed.c.place == 1)
+    found = counting.subquery("found")
+    return list(await tx.scalars(select(found.c.id).where(found.c.number > 1, ~found.c.same), caller.parameters))
 
 
 @cache

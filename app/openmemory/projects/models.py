@@ -31,13 +31,15 @@ class MemoryLink(Base):
 
 
 class Project(Base):
-    """A namespace with a name and a repository. `root` is its folder, which the service shows and never opens.
+    """A namespace with a name and a repository, as an app registered it. `root` is its folder, which the service shows
+    and never opens.
 
-    `readable_by` needs some of the columns. The state is always active.
+    `readable_by` needs some of the columns. The state is always active. `projects/registrations.py` decides which one
+    of several apps counts.
     """
 
     __tablename__ = "projects"
-    __table_args__ = (UniqueConstraint("user_id", "namespace"),)
+    __table_args__ = (UniqueConstraint("user_id", "namespace", "app_id"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))

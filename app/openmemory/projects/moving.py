@@ -104,12 +104,21 @@ _REST = (
     ON CONFLICT DO NOTHING
     """,
     "DELETE FROM anchors WHERE user_id = :user AND namespace = :old",
+    # Where both are registered, the registration that counts in the other one is the one that counts, and those that
+    # stand beside each other come after it.
     """
-    UPDATE projects SET namespace = :new, name = CASE WHEN name = :old THEN :new ELSE name END, updated_at = now()
-    WHERE user_id = :user AND namespace = :old AND NOT EXISTS (
-        SELECT FROM projects WHERE user_id = :user AND namespace = :new)
+    DELETE FROM projects WHERE user_id = :user AND namespace = :old
+        AND EXISTS (SELECT FROM projects WHERE user_id = :user AND namespace = :new)
+        AND (
+            id = (SELECT id FROM projects WHERE user_id = :user AND namespace = :old ORDER BY created_at, id LIMIT 1)
+            OR app_id IN (SELECT app_id FROM projects WHERE user_id = :user AND namespace = :new))
     """,
-    "DELETE FROM projects WHERE user_id = :user AND namespace = :old",
+    """
+    UPDATE projects SET namespace = :new, name = CASE WHEN name = :old THEN :new ELSE name END, updated_at = now(),
+        created_at = CASE WHEN EXISTS (SELECT FROM projects WHERE user_id = :user AND namespace = :new)
+            THEN now() ELSE created_at END
+    WHERE user_id = :user AND namespace = :old
+    """,
     # They count words by namespace. The next sync counts them anew, and until then the searches do.
     "DELETE FROM lexical_statistics WHERE user_id = :user",
     "DELETE FROM passage_statistics WHERE user_id = :user",
@@ -134,10 +143,10 @@ async def move(tx: Tx, caller: Caller, old: str, new: str, *, merge: bool) -> Pr
             hint="Merge the projects, or choose another name.",
         )
     await _move_rules(tx, names, merge=merge)
+    older = await kept.clashes(tx, caller, [old, new])
+    await changes.change_state(tx, caller, Memory.id == func.any(older), State.ARCHIVED)
     repeated = list(await tx.scalars(_REPEATED, names))
     await changes.change_state(tx, caller, Memory.id == func.any(repeated), State.DELETED)
-    older = await kept.older(tx, caller.user_id, [old, new])
-    await changes.change_state(tx, caller, Memory.id == func.any(older), State.ARCHIVED)
     replaced = await _replaced_files(tx, names)
     await lifecycle.erase(tx, caller, Source.id == func.any(replaced))
     moved = dict[ItemKind, int]()

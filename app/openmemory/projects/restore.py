@@ -41,17 +41,21 @@ _PROJECTS = text(
     """
     INSERT INTO projects AS p
         (user_id, app_id, namespace, name, root, repo, head, branch, metadata, created_at, updated_at)
-    SELECT DISTINCT ON (i.namespace) :user, coalesce(a.target, :app), i.namespace, i.name, i.root, i.repo, i.head,
-        i.branch, i.metadata, i.created_at, i.updated_at
+    SELECT DISTINCT ON (i.namespace, coalesce(a.target, :app)) :user, coalesce(a.target, :app), i.namespace, i.name,
+        i.root, i.repo, i.head, i.branch, i.metadata,
+        CASE WHEN EXISTS (SELECT FROM projects AS o WHERE o.user_id = :user AND o.namespace = i.namespace)
+            THEN now() ELSE i.created_at END,
+        i.updated_at
     FROM incoming_projects AS i LEFT JOIN incoming_apps AS a ON a.id = i.app
-    ORDER BY i.namespace
-    ON CONFLICT (user_id, namespace) DO UPDATE SET
+    ORDER BY i.namespace, coalesce(a.target, :app), i.created_at, i.updated_at, i.name
+    ON CONFLICT (user_id, namespace, app_id) DO UPDATE SET
         root = coalesce(p.root, excluded.root), repo = coalesce(p.repo, excluded.repo),
         head = coalesce(p.head, excluded.head), branch = coalesce(p.branch, excluded.branch),
         metadata = excluded.metadata || p.metadata
     """
 )
-"""A project that is registered already stays, and gets what it lacks."""
+"""A registration that an app has already stays, and gets what it lacks. Those of other apps come after it: what they
+say must not come into one that others read."""
 
 _ANCHORS = text(
     """

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, exc, func, select
-from sqlalchemy.dialects.postgresql import insert as pg_insert
 
-from openmemory.access.apps import refuse_if_paused, refuse_paused
+from openmemory.access.apps import refuse_if_paused, refuse_paused, refuse_unreadable
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log, audit_log
@@ -24,7 +23,7 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.models import ACTIVE, Memory, State
-from openmemory.projects import moving
+from openmemory.projects import moving, registrations
 from openmemory.projects.models import Project
 from openmemory.projects.schemas import (
     NewProject,
@@ -44,7 +43,6 @@ _PART = {
     SourceKind.DOCUMENT.value: "documents",
 }
 _NOTHING = dict.fromkeys(("memories", *_PART.values()), 0)
-_FIELDS = ("name", "root", "repo", "head", "branch")
 
 
 class Projects:
@@ -70,13 +68,17 @@ class Projects:
     async def register(self, caller: Caller, new: NewProject) -> RegisteredProject:
         """Register a namespace as a project, or change what is known of it.
 
+        A registration that a rule hides from the app stays as it is, and the app gets one of its own.
+
         Raises:
-            Forbidden: the app is paused, or the namespace is not the caller's to write in.
+            Forbidden: the app is paused, a rule hides from it what it would store, or the namespace is not the caller's
+                to write in.
             Invalid: a field is blank or too long, or has a line break.
-            NotFound: a rule hides the project from the app.
+            NotFound: the user or the app was erased meanwhile.
         """
         namespace = validation.name(new.namespace, "namespace", self._limits)
-        given = {name: getattr(new, name) for name in _FIELDS if getattr(new, name) is not None}
+        fields = ((name, getattr(new, name)) for name in registrations.FIELDS)
+        given = {name: value for name, value in fields if value is not None}
         for name, value in given.items():
             given[name] = self._intake.spoken(validation.line(value, name, self._limits.query, "limits.query"))
         caller.may_write(namespace)
@@ -89,22 +91,15 @@ class Projects:
 
     @retry_on_conflict
     async def _register(self, caller: Caller, namespace: str, given: Mapping[str, str]) -> None:
-        owner = {"user_id": caller.user_id, "app_id": caller.app_id, "namespace": namespace}
-        made = pg_insert(Project).values({"name": namespace} | owner | dict(given))
-        made = made.on_conflict_do_update(
-            constraint="uq_projects_user_id_namespace", set_={**given, "updated_at": func.now()}
-        )
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "register projects")
             try:
-                id_ = await tx.scalar(made.returning(Project.id))
+                id_ = await registrations.save(tx, caller, namespace, given)
             except exc.IntegrityError as error:
                 if violated(error).startswith("fk_"):
                     raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
                 raise
-            readable = select(Project.id).where(Project.id == id_, readable_by(caller, Project))
-            if id_ is None or await tx.scalar(readable, caller.parameters) is None:
-                raise no_project()  # which is rolled back with it
+            await refuse_unreadable(tx, caller, Project, id_)
             await audit_log.record(tx, caller, AuditAction.PROJECT_REGISTER, [id_])
 
     async def list(self, caller: Caller) -> ProjectList:
@@ -162,8 +157,8 @@ class Projects:
             theirs = (Source.user_id == caller.user_id) & (Source.namespace == namespace) & active
             sources = await lifecycle.move(tx, caller, theirs, State.DELETED)
             row = delete(Project).where(Project.user_id == caller.user_id, Project.namespace == namespace)
-            known = (await tx.execute(row.returning(Project.id))).one_or_none()
-            if known is None and not ids and not sources.sources:
+            known = (await tx.scalars(row.returning(Project.id))).all()
+            if not known and not ids and not sources.sources:
                 raise no_project()
             if ids:
                 await access_log.record(tx, caller, AccessType.DELETE, ids, {"operation": "delete_project"})
@@ -221,14 +216,13 @@ async def _projects(tx: Tx, caller: Caller, namespace: str | None = None) -> lis
     sources = select(Source.namespace, Source.kind, func.count()).where(within(Source))
     for name, kind, count in await tx.execute(sources.group_by(Source.namespace, Source.kind), caller.parameters):
         counted.setdefault(name, dict(_NOTHING))[_PART[kind]] = count
-    columns = Project.namespace, Project.name, Project.root, Project.repo, Project.head, Project.branch
-    rows = await tx.execute(select(*columns, Project.updated_at).where(within(Project)), caller.parameters)
+    known = registrations.counting(caller)
+    known = known if namespace is None else known.where(Project.namespace == namespace)
+    rows = await tx.execute(known, caller.parameters)
     registered = {row.namespace: row for row in rows}
     found = list[RegisteredProject]()
     for name in sorted(counted.keys() | registered.keys()):
         row = registered.get(name)
-        known = dict.fromkeys((*_FIELDS, "updated_at")) if row is None else {
-            field: getattr(row, field) for field in (*_FIELDS, "updated_at")
-        }  # fmt: skip
-        found.append(RegisteredProject(namespace=name, **known, **counted.get(name, _NOTHING)))  # type: ignore[arg-type]
+        fields = {field: getattr(row, field, None) for field in (*registrations.FIELDS, "updated_at")}
+        found.append(RegisteredProject(namespace=name, **fields, **counted.get(name, _NOTHING)))  # type: ignore[arg-type]
     return found

@@ -78,7 +78,10 @@ _REGISTER: dict[str, Any] = {
 async def register_project(
     services: TheServices, asking: TheAsking, new: Annotated[ProjectBody, Body(openapi_examples=_REGISTER)]
 ) -> RegisteredProject:
-    """Register a namespace as a project, or change what is known of it."""
+    """Register a namespace as a project, or change what is known of it.
+
+    A registration that a rule hides from the app stays as it is, and the app gets one of its own.
+    """
     caller = await asking.as_app(new.user_id, new.app)
     given = new.model_dump(exclude={"user_id", "app"})
     return await services.projects.register(caller, NewProject(**given))
@@ -95,9 +98,9 @@ async def move_project(
 ) -> ProjectMoved:
     """Give a project another name, with the rules, policies and keys of the user that name it.
 
-    With `merge` the other project may exist. Of two states, values of one key or files of one path, the newer one
-    stays. Two conversations, sessions or documents of one name are refused, and so are rules that differ. Nothing is
-    changed then. What may read the other project may read all of it. Only the user may do this.
+    With `merge` the other project may exist. Of two states, values of one key or files of one path that count, the
+    newer one stays. Two conversations, sessions or documents of one name are refused, and so are rules that differ.
+    Nothing is changed then. What may read the other project may read all of it. Only the user may do this.
     """
     caller = await asking.as_owner(wanted.user_id)
     return await services.projects.move(caller, wanted.namespace, wanted.to, merge=wanted.merge)
@@ -112,8 +115,8 @@ async def check_project(
 ) -> CheckedProject:
     """Look for what cannot be read, is there twice, or refers to what is gone, and repair it if asked to.
 
-    A repair saves the last state that could be read, archives older states and values, and removes links to memories
-    that are deleted. Only the user may do this.
+    A repair saves the last state that could be read, archives older states and values of one app, and removes links to
+    memories that are deleted. Only the user may do this.
     """
     caller = await asking.as_owner(wanted.user_id)
     return await services.checks.check(caller, wanted.namespace, repair=wanted.repair)

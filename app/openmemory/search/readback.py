@@ -192,6 +192,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
             Memory.valid_until,
             Memory.key,
             TEXT_APP_NAME.label("app_name"),
+            App.name.label("added_by"),
             CATEGORY_NAMES.label("categories"),
             found.c.score,
             found.c.position,

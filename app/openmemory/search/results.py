@@ -128,6 +128,7 @@ def _result(row: Any, hit: Ranked, score: float) -> SearchResult:
         expires_at=row.expires_at,
         valid_until=row.valid_until,
         key=row.key,
+        added_by=None if row.added_by == row.app_name else row.added_by,
     )
 
 

@@ -37,6 +37,7 @@ class Row(NamedTuple):
     id: UUID
     text: str
     app: str
+    added_by: str | None
     created_at: datetime
     state: State
     categories: Sequence[str]
@@ -52,16 +53,17 @@ class Row(NamedTuple):
     def listed(cls, record: MemoryRecord) -> Row:
         """Returns the row of a record."""
         return cls(
-            record.id, record.content, record.text_app_name, record.created_at, record.state, record.categories,
-            record.kind, record.namespace, record.labels, record.expires_at, record.superseded_by is not None,
+            record.id, record.content, record.text_app_name, record.app_name, record.created_at, record.state,
+            record.categories, record.kind, record.namespace, record.labels, record.expires_at,
+            record.superseded_by is not None,
         )  # fmt: skip
 
     @classmethod
     def of_search(cls, found: SearchResult) -> Row:
         """Returns the row of a search result."""
         return cls(
-            found.id, found.memory, found.app_name, found.created_at, State.ACTIVE, found.categories, found.kind,
-            found.namespace, found.labels, found.expires_at, False, found.score, bars(found.parts),
+            found.id, found.memory, found.app_name, found.added_by, found.created_at, State.ACTIVE, found.categories,
+            found.kind, found.namespace, found.labels, found.expires_at, False, found.score, bars(found.parts),
         )  # fmt: skip
 
 

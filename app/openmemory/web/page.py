@@ -95,8 +95,13 @@ class PageRequest:
         """Returns True if a page, such as `apps`, shows the credential anything. The navigation omits the others."""
         return may_open(self.principal, path)
 
-    def by(self, app: str) -> str:
-        """Returns the name of an app for display. Under the default app is what users do themselves."""
+    def by(self, app: str, added_by: str | None = None) -> str:
+        """Returns the name of an app for display. Under the default app is what users do themselves.
+
+        For the app that wrote a text, `added_by` is the app that added its memory. It is named too if it is another.
+        """
+        if added_by not in (None, app):
+            return f"{self.by(app)}, added by {self.by(added_by)}"
         if app != self.services.settings.access.default_app:
             return app
         own = self.caller.owner and self.caller.user == self.services.directory.me(self.principal).user

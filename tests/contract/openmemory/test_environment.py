@@ -214,7 +214,7 @@ def test_they_count_below_the_file_the_environment_and_flags(tmp_path: Path) -> 
 def test_they_can_be_left_aside(off: dict[str, str]) -> None:
     """By a switch; and always where an assistant starts us amid variables of its own."""
     environ = {"USER": "bob", "QDRANT_HOST": "q", "EMBEDDER_PROVIDER": "openai", "OPENAI_API_KEY": SECRET} | off
-    assert load(environ=environ, here=bool(off)) == Settings()
+    assert load(environ=environ, inherit=bool(off)) == Settings()
 
 
 # A database that somebody else uses.
