@@ -43,6 +43,7 @@ FOLDS = 5
 RESULTS = 10
 BINS = 10
 PENALTY = 1.0
+SCORE_PENALTY = 20.0
 SIZES = (2, 3, 5, 8, 12, 20, 30, 40)
 QUESTION_LEVEL = ("base", "question")
 """Features that are the same for all candidates of a question: they change no order."""
@@ -196,12 +197,13 @@ def loss(groups: Sequence[tuple[Table, npt.NDArray[np.bool_], float]], weights: 
 
 
 def logistic(table: Table, right: Numbers, each: Numbers) -> Numbers:
-    """The weights of a logistic regression, by Newton's method."""
+    """The weights of a logistic regression with a quadratic penalty, by Newton's method."""
     found = np.zeros(table.shape[1])
+    penalty = SCORE_PENALTY * np.eye(len(found))
     for _ in range(50):
         said = chances(table @ found)
-        curvature = (table.T * (each * said * (1 - said))) @ table + 1e-6 * np.eye(len(found))
-        step = np.linalg.solve(curvature, table.T @ (each * (right - said)))
+        curvature = (table.T * (each * said * (1 - said))) @ table + penalty
+        step = np.linalg.solve(curvature, table.T @ (each * (right - said)) - penalty @ found)
         found = found + step
         if np.abs(step).max() < 1e-8:
             break
@@ -224,7 +226,8 @@ def ordered(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[
     """The weights of the named features that order the right ones first."""
     columns = [PLACE[name] for name in names if name not in QUESTION_LEVEL + BY_HAND]
     answerable = Counter(one.collection for one in samples if one.right.any() and not one.right.all())
-    spread = np.concatenate(tables)[:, columns].std(axis=0) + 1e-9
+    spread = np.concatenate(tables)[:, columns].std(axis=0)
+    spread[spread < 1e-6] = np.inf
     groups = [
         (table[:, columns] / spread, one.right, 1_000 / answerable[one.collection] / one.right.sum())
         for one, table in zip(samples, tables, strict=True)

@@ -18,7 +18,7 @@ from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.names import leading_name, led
 from openmemory.search.periods import Period
-from openmemory.search.ranking import Evidence, Ranked, candidates, chance, logit, ranked
+from openmemory.search.ranking import Evidence, Ranked, candidates, chance, levelled, logit, ranked
 from openmemory.search.recency import Recency
 from openmemory.search.weights import FLAGGED, TOKENS, VECTORS, WORDS
 
@@ -108,9 +108,10 @@ def test_scores_are_the_chances_of_the_sums_and_fall(said, steps) -> None:
     found = ranked(evidence(*some, rows=rows, late=late, beside=beside))
     assert {hit.id for hit in found} == {one.id for one in some}
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    assert [hit.order for hit in found] == sorted((hit.order for hit in found), reverse=True)
     for hit in found:
         assert 0 < hit.score < 1
-        assert float(hit.adds.sum()) == pytest.approx(logit(hit.score), abs=1e-6)
+        assert float(hit.adds.sum()) + hit.levelled == pytest.approx(logit(hit.score), abs=1e-6)
         assert hit.flagged == rows[hit.id].flagged
         assert hit.lowered().score <= hit.score
         assert hit.lowered().lowered() == hit.lowered()
@@ -185,6 +186,14 @@ def test_a_name_in_a_best_text_leads_to_what_begins_with_it():
     assert led(heads, [(A, heads[A])], "Who employs my brother?") == set()
 
 
+@given(st.lists(st.floats(-9, 9), max_size=9))
+def test_levelled_scores_never_rise_and_keep_their_sum(logits: list[float]) -> None:
+    found = levelled(np.array(logits)).tolist()
+    assert found == sorted(found, reverse=True) or np.diff(found).max() < 1e-9
+    assert sum(found) == pytest.approx(sum(logits), abs=1e-6)
+    assert logits != sorted(logits, reverse=True) or found == pytest.approx(logits)
+
+
 def test_features_and_weights_have_the_same_places():
-    assert len(TOKENS.all) == len(FEATURES) == len(set(FEATURES))
+    assert len(TOKENS.order) == len(FEATURES) == len(set(FEATURES))
     assert np.isfinite([*TOKENS, *VECTORS, *WORDS]).all()

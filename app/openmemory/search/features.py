@@ -95,7 +95,7 @@ def own_evidence(candidates: Sequence[Candidate], late: Mapping[UUID, LateScore]
     for one in candidates:
         said = late.get(one.id)
         maxsim, distinct = (0.0, 0.0) if said is None else said
-        cosine = UNLISTED if one.cosine is None else one.cosine
+        cosine = one.cosine if one.cosine is not None else 0.0 if one.waiting else UNLISTED
         coverage = 0.0 if one.words is None else one.words.coverage
         high = max(0.0, cosine - NEAR), max(0.0, coverage - COVERED), max(0.0, maxsim - SAID)
         own = 1.0, asked, cosine, high[0], coverage, high[1], maxsim, high[2]
