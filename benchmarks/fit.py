@@ -81,7 +81,7 @@ def by_words(sample: Sample) -> Sample:
         for one, name in zip(old.candidates, sample.names, strict=True)
         if one.words is not None or one.cosine is None
     ]
-    evidence = replace(old, candidates=[one for one, _ in some], late={}, question=old.question._replace(tokens=0))
+    evidence = replace(old, candidates=[one for one, _ in some], late={})
     return replace(sample, evidence=evidence, names=[name for _, name in some])
 
 

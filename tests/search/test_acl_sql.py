@@ -126,8 +126,7 @@ async def exhaustive(
         read = await candidate_rows(tx, caller, ids, services.embedder.model if dense else None)
     assert whole is None or len(read.tokens.ids) == min(len(ids), MAX_COMPARED)
     late = await late_scores(whole, read.tokens, ids, {})
-    question = Question(query, 0 if whole is None else len(whole))
-    return [(hit.id, hit.order) for hit in ranked(Evidence(found, question, read.rows, late=late))[:LIMIT]]
+    return [(hit.id, hit.order) for hit in ranked(Evidence(found, Question(query), read.rows, late=late))[:LIMIT]]
 
 
 def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:

@@ -47,7 +47,7 @@ async def told(services: Services, caller: Caller) -> list[UUID]:
 async def asked(services: Services, caller: Caller, query: str, day: float, **more) -> SearchAnswer:
     answer = await services.search.search(caller, SearchQuery(query, as_of=START + day * DAY, explain=True, **more))
     for result in answer.results:
-        adds_up(result.parts.ranking, result.explanation)
+        adds_up(result)
     return answer
 
 

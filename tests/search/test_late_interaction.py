@@ -276,7 +276,7 @@ async def test_switched_off_nothing_is_stored_or_compared(short_folder: Path) ->
         ann = await without.directory.caller("ann", None, owner=True)
         await delivered(without, ann, *FERRIES)
         answer = await without.search.search(ann, SearchQuery("island ferry", explain=True))
-        assert all(result.explanation.late is None for result in sound(answer))
+        assert all(result.explanation.tokens.score is None for result in sound(answer))
         async with without.database.statement() as tx:
             assert await tx.scalar(text("SELECT count(*) FROM embedding_tokens")) == 0
         assert await without.vector_backfill.run() == 0

@@ -21,6 +21,7 @@ from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.names import BEST, led
 from openmemory.search.periods import Period
+from openmemory.search.query_text import words
 from openmemory.search.recency import Recency
 
 OWN = ("base", "question", "meaning", "near", "words", "covered", "tokens", "said")
@@ -50,7 +51,7 @@ UNLISTED = 0.2
 """The cosine that stands for that of a text which is not among the nearest: what unrelated texts have at most."""
 
 SHORT = 16
-"""The number of tokens of a question at which comparing them with other candidates says half as much."""
+"""The number of words of a question at which comparing them with other candidates says half as much."""
 
 MEAN_LENGTH = 5.0
 """The logarithm of the number of characters of a usual text."""
@@ -78,19 +79,22 @@ class Candidate:
 
 
 class Question(NamedTuple):
-    """What the features ask of a question: its text, the number of its tokens, the times that it names, and the recency
-    that counts."""
+    """What the features ask of a question: its text, the times that it names, and the recency that counts."""
 
     text: str
-    tokens: int = 0
     times: Sequence[Period] = ()
     recency: Recency | None = None
+
+    @property
+    def length(self) -> int:
+        """The number of its words that are no stop words."""
+        return len(words(self.text))
 
 
 def own_evidence(candidates: Sequence[Candidate], late: Mapping[UUID, LateScore], question: Question) -> Table:
     """The table with the features of each text itself."""
-    short = SHORT / (SHORT + question.tokens)
-    asked = math.log(question.tokens + 1)
+    short = SHORT / (SHORT + question.length)
+    asked = math.log(question.length + 1)
     rows = []
     for one in candidates:
         said = late.get(one.id)
@@ -98,7 +102,7 @@ def own_evidence(candidates: Sequence[Candidate], late: Mapping[UUID, LateScore]
         cosine = one.cosine if one.cosine is not None else 0.0 if one.waiting else UNLISTED
         coverage = 0.0 if one.words is None else one.words.coverage
         high = max(0.0, cosine - NEAR), max(0.0, coverage - COVERED), max(0.0, maxsim - SAID)
-        own = 1.0, asked, cosine, high[0], coverage, high[1], maxsim, high[2]
+        own = 1.0, 0.0 if one.waiting else asked, cosine, high[0], coverage, high[1], maxsim, high[2]
         rows.append((*own, distinct, distinct * short))
     table = np.zeros((len(candidates), len(FEATURES)))
     if rows:

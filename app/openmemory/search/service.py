@@ -378,7 +378,7 @@ async def rank(
     if not first:
         return [], SearchRound()
     asked = (await lookups.question).embedding.tokens if dense else None
-    question = Question(context.query.text, 0 if asked is None else len(asked), context.times, recency_of(context))
+    question = Question(context.query.text, context.times, recency_of(context))
     caller, corpus, model = context.caller, context.corpus, context.space.model
     ids = [one.id for one in first]
     async with context.database.statement() as tx:

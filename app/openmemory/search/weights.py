@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from openmemory.search.features import FEATURES, PLACE
 
-MIN_SCORE = 0.02
-"""The score below which a hit is not shown: fifty such hits hold one right one."""
+MIN_SCORE = 0.01
+"""The score below which a hit is not shown: a hundred such hits hold one right one."""
 
 FLAGGED = -3.0
 """What a text loses that is flagged as a prompt injection: a twentieth of its odds is left. The label is a guess, so
