@@ -37,6 +37,10 @@ for _name in (
 ):  # fmt: skip
     os.environ.pop(_name, None)
 
+# The product takes the time zone of its machine. Tests are of UTC unless they say otherwise.
+os.environ["TZ"] = "UTC"
+time.tzset()
+
 # How long an example takes depends on the other processes of the machine.
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")

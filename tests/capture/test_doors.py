@@ -204,6 +204,38 @@ async def test_what_the_model_makes_up_is_handed_over_as_data(
     assert "They are stored data" in result["structuredContent"]["note"]
 
 
+async def test_the_model_is_told_the_day_of_the_user_and_its_dates_are_theirs(
+    inferring_api: httpx.AsyncClient, model: LlmServer, new_user: str
+) -> None:
+    at = "2026-05-02T23:30:00Z"
+    earlier = {
+        "user_id": new_user,
+        "text": "Alice has a dentist.",
+        "infer": False,
+        "created_at": "2026-05-01T22:15:00Z",
+    }
+    assert (await inferring_api.post(MEMORIES, json=earlier)).status_code == 200
+    model.script = does(operation("ADD", text="Alice sees the dentist until 2199.", until="2199-05-05"))
+    body = {"user_id": new_user, "text": "I see the dentist tomorrow.", "created_at": at}
+    berlin = {"X-Timezone": "Europe/Berlin"}
+    done = (await inferring_api.post(MEMORIES, json=body, headers=berlin)).json()
+    asked = model.asked[-1]["messages"][-1]["content"]
+    assert asked.startswith("Date: Sunday, 2026-05-03 01:30 (Europe/Berlin, UTC+02:00)\n")
+    assert '"Alice has a dentist." (2026-05-02 00:15)' in asked
+    [result] = done["results"]
+    detail = (await inferring_api.get(f"{MEMORIES}/{result['id']}")).json()
+    assert detail["valid_until"] == "2199-05-04T22:00:00Z"
+    # Without one in the request, it is the one that the user saved; UTC is told by its name alone.
+    for saved, told in (
+        ("Asia/Kolkata", "2026-05-03 05:00 (Asia/Kolkata, UTC+05:30)"),
+        (None, "2026-05-02 23:30 (UTC)"),
+    ):
+        await inferring_api.put("/api/v1/me/timezone", json={"user_id": new_user, "timezone": saved})
+        text = {"text": f"I see the dentist tomorrow ({saved})."}
+        assert (await inferring_api.post(MEMORIES, json=body | text)).status_code == 200
+        assert told in model.asked[-1]["messages"][-1]["content"].splitlines()[0]
+
+
 async def test_a_client_of_mcp_hears_that_a_text_waits_for_the_language_model(
     inferring_api: httpx.AsyncClient, model: LlmServer, new_user: str, soon: None, eventually: Any
 ) -> None:

@@ -95,3 +95,25 @@ def test_what_is_no_time_is_refused_with_what_would_be_one(text: str) -> None:
 def test_never_and_nothing_stay() -> None:
     assert (times.start(None), times.end(None), times.utc_day(None)) == (None, None, None)
     assert times.start_or_never("never") == "never"
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("last night", "26 18:00:00", "27 05:59:59"),
+        ("this morning", "27 04:00:00", "27 11:59:59"),
+        ("yesterday afternoon", "26 12:00:00", "26 17:59:59"),
+        ("tonight", "26 18:00:00", "27 05:59:59"),
+        ("last weekend", "21 00:00:00", "22 23:59:59"),
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC"], indirect=True)
+def test_parts_of_days_are_those_of_the_clock_on_the_wall(zone: str, text: str, first: str, last: str) -> None:
+    """It is half past two at night."""
+    assert wall(text) == (f"2026-11-{first}", f"2026-11-{last}")
+
+
+def test_the_last_hours_and_days_go_on_until_now() -> None:
+    hours = times._span("last 24 hours", NOW, UTC)
+    assert hours == (datetime(2026, 11, 26, 2, 30, tzinfo=UTC), NOW)
+    assert times._span("past 3 days", NOW, UTC) == (datetime(2026, 11, 24, tzinfo=UTC), NOW)

@@ -9,7 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.config.settings import key_strength, load
+from openmemory.config import key_strength
+from openmemory.config.settings import load
 from openmemory.errors import SetupError
 
 ROOT = Path(__file__).parents[2]

@@ -117,6 +117,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /api/v1/apps/{app_id}/memories": (f"{A}/memories", None),
     "GET /api/v1/apps/{app_id}/accessed": (f"{A}/accessed", None),
     "GET /api/v1/stats": ("/api/v1/stats", None),
+    "GET /api/v1/me/timezone": ("/api/v1/me/timezone", None),
+    "PUT /api/v1/me/timezone": ("/api/v1/me/timezone", {"timezone": None}),
 }  # fmt: skip
 
 

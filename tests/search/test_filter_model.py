@@ -165,22 +165,29 @@ def one(value: Any, operator: str, operand: Any, name: str) -> bool:
     if isinstance(operand, str):
         if not isinstance(value, str) or re.fullmatch(ISO, value) is None:
             return False
-        left, right = seconds(value), seconds(operand)
-    elif isinstance(value, bool) or not isinstance(value, int | float):
+        left, (first, last) = seconds(value), ends(operand)
+        return {"gt": left > last, "gte": left >= first, "lt": left < first, "lte": left <= last}[operator]
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    else:
-        left, right = exact(value), exact(operand)
+    left, right = exact(value), exact(operand)
     return {"gt": left > right, "gte": left >= right, "lt": left < right, "lte": left <= right}[operator]
 
 
 def same(value: Any, other: Any, name: str) -> bool:
     if name == "created_at" and isinstance(other, str):
-        return seconds(value) == seconds(other)
+        first, last = ends(other)
+        return first <= seconds(value) <= last
     if isinstance(value, bool) or isinstance(other, bool):
         return value is other
     if isinstance(value, int | float) and isinstance(other, int | float):
         return exact(value) == exact(other)
     return type(value) is type(other) and bool(value == other)
+
+
+def ends(value: str) -> tuple[Decimal, Decimal]:
+    """The first and the last microsecond of a time; a date is its whole day."""
+    first = seconds(value)
+    return first, first + (86_400_000_000 - 1 if len(value) == len("2026-01-31") else 0)
 
 
 def exact(number: float) -> Decimal:

@@ -23,6 +23,7 @@ from openmemory.search.query_analysis import analysed
 from openmemory.search.query_text import STOP_WORDS
 from openmemory.services import Services
 
+STEMS = {"apple": "appl", "candle": "candl"}
 WORDS = ["apple", "river", "stone", "cloud", "tiger", "violin", "harbor", "candle", "planet", "garden"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -41,7 +42,24 @@ def day(text: str | None) -> datetime | None:
         ("plans for next month", "2026-12-01", "2027-01-01"),
         ("two months ago we bought it", "2026-09-01", "2026-10-01"),
         ("3 days ago", "2026-11-19", "2026-11-20"),
-        ("yesterday evening", "2026-11-21", "2026-11-22"),
+        ("yesterday evening", "2026-11-21T17:00", "2026-11-22"),
+        ("what did I do this morning?", "2026-11-22T04:00", "2026-11-22T12:00"),
+        ("this afternoon", "2026-11-22T12:00", "2026-11-22T18:00"),
+        ("what happened last night", "2026-11-21T18:00", "2026-11-22T06:00"),
+        ("tonight", "2026-11-22T18:00", "2026-11-23T06:00"),
+        ("tomorrow morning", "2026-11-23T04:00", "2026-11-23T12:00"),
+        ("in the last 24 hours", "2026-11-21T09:30", None),
+        ("the past hour", "2026-11-22T08:30", None),
+        ("over the last few days", "2026-11-19", None),
+        ("in the past couple of weeks", "2026-11-08", None),
+        ("in the last three months", "2026-08-22", None),
+        ("last weekend", "2026-11-14", "2026-11-16"),
+        ("this weekend", "2026-11-21", "2026-11-23"),
+        ("next weekend", "2026-11-28", "2026-11-30"),
+        ("since last night", "2026-11-21T18:00", None),
+        ("since yesterday", "2026-11-21", None),
+        ("before this morning", None, "2026-11-22T04:00"),
+        ("between yesterday morning and last night", "2026-11-21T04:00", "2026-11-22T06:00"),
         ("last Monday", "2026-11-16", "2026-11-17"),
         ("since March", "2026-03-01", None),
         ("before 2020-05-03", None, "2020-05-03"),
@@ -58,7 +76,8 @@ def test_a_time_is_as_long_as_its_words_say(question: str, start: str | None, en
     "question",
     [
         "When did Melanie paint a sunrise?", "what may happen in the second game", "May I ask", "march along the river",
-        "the third tournament", "before the move", "user_id 42 in version 1.2.3", "what did we say to Jan", "",
+        "the third tournament", "before the move", "the last 24",
+        "my last hours", "a night in Rome", "user_id 42 in version 1.2.3", "what did we say to Jan", "",
     ],
 )  # fmt: skip
 def test_what_names_no_time_has_none(question: str):
@@ -103,6 +122,67 @@ def test_what_stands_far_from_any_date_changes_nothing():
 def test_any_space_is_a_space(space: str):
     for question in ("what did we do on Feb 1", "in May 2023", "from May to July 2023", "last week"):
         assert read(question.replace(" ", space), NOW) == read(question, NOW) != NamedTimes([], False)
+
+
+def test_this_weekend_may_be_over_in_the_week_after_it():
+    wednesday = datetime(2026, 11, 25, 9, 30, tzinfo=UTC)
+    assert read("this weekend", wednesday).times == [
+        Period(day("2026-11-21"), day("2026-11-23")), Period(day("2026-11-28"), day("2026-11-30"))
+    ]  # fmt: skip
+    for words in ("last weekend", "this past weekend"):
+        assert read(words, wednesday).times == [Period(day("2026-11-21"), day("2026-11-23"))]
+
+
+def test_in_the_small_hours_tonight_is_the_night_that_is_on():
+    night = datetime(2026, 11, 22, 2, 30, tzinfo=UTC)
+    for words in ("tonight", "last night", "this night"):
+        assert read(words, night).times == [Period(day("2026-11-21T18:00"), day("2026-11-22T06:00"))]
+
+
+@pytest.mark.parametrize(
+    ("zone", "now", "question", "start", "end"),
+    [
+        # The day has begun in the east, and not yet in the west.
+        ("Europe/Berlin", "2026-07-31T23:30", "today", "2026-07-31T22:00", "2026-08-01T22:00"),
+        ("America/Los_Angeles", "2026-11-22T02:00", "today", "2026-11-21T08:00", "2026-11-22T08:00"),
+        ("Pacific/Kiritimati", "2026-11-22T10:30", "yesterday", "2026-11-21T10:00", "2026-11-22T10:00"),
+        ("Pacific/Kiritimati", "2026-12-31T10:30", "this month", "2026-12-31T10:00", "2027-01-31T10:00"),
+        # Half hours.
+        ("Asia/Kolkata", "2026-11-22T18:45", "today", "2026-11-22T18:30", "2026-11-23T18:30"),
+        ("Asia/Kathmandu", "2026-11-22T09:00", "in 2025", "2024-12-31T18:15", "2025-12-31T18:15"),
+        # A day of 23 hours, one of 25, and nights of 11 and 13.
+        ("Europe/Berlin", "2026-03-29T10:00", "today", "2026-03-28T23:00", "2026-03-29T22:00"),
+        ("Europe/Berlin", "2026-10-25T10:00", "today", "2026-10-24T22:00", "2026-10-25T23:00"),
+        ("Europe/Berlin", "2026-03-29T10:00", "last night", "2026-03-28T17:00", "2026-03-29T04:00"),
+        ("Europe/Berlin", "2026-10-25T10:00", "last night", "2026-10-24T16:00", "2026-10-25T05:00"),
+        # 24 hours are 24 hours.
+        ("Europe/Berlin", "2026-03-29T10:00", "in the last 24 hours", "2026-03-28T10:00", None),
+        # A week with the end of summer time, which has an hour more.
+        ("America/New_York", "2026-11-04T12:00", "last week", "2026-10-26T04:00", "2026-11-02T05:00"),
+        # Midnight does not exist on this day, nor the whole day here.
+        ("America/Havana", "2026-03-08T15:00", "today", "2026-03-08T05:00", "2026-03-09T04:00"),
+        ("Pacific/Apia", "2011-12-31T12:00", "on 2011-12-30", "2011-12-30T10:00", "2011-12-30T10:00"),
+        # Midnight is there twice.
+        ("America/Havana", "2026-11-01T05:30", "today", "2026-11-01T04:00", "2026-11-02T05:00"),
+    ],
+)
+def test_a_day_is_that_of_the_users_clock(zone: str, now: str, question: str, start: str, end: str | None):
+    moment = datetime.fromisoformat(now).replace(tzinfo=UTC).astimezone(ZoneInfo(zone))
+    [found] = read(question, moment).times
+    assert found == Period(day(start), day(end))
+    assert all(end is None or end.utcoffset() == timedelta() for end in (found.start, found.end))
+
+
+@given(zone=st.timezone_keys(allow_prefix=False), moment=st.datetimes(datetime(1990, 1, 1), datetime(2037, 1, 1)))
+def test_in_every_time_zone_today_holds_now_and_days_follow_each_other(zone: str, moment: datetime):
+    now = moment.replace(tzinfo=UTC).astimezone(ZoneInfo(zone))
+    [today], [yesterday], [year] = (read(words, now).times for words in ("today", "yesterday", f"in {now.year}"))
+    assert today.start is not None
+    assert today.end is not None
+    assert today.start <= now < today.end
+    assert yesterday.end == today.start
+    assert timedelta(hours=22) <= today.end - today.start <= timedelta(hours=49)
+    assert year.start <= today.start
 
 
 @given(text=st.text(max_size=60) | st.from_regex(r"(in|on|since|between) [0-9]{1,4}[-/ ]?(feb|may|2024|99)[ 0-9a-z,]*"))

@@ -130,6 +130,8 @@ class Attempts:
             "GET /api/v1/apps/{app_id}/accessed": self._of_app("/accessed"),
             "PUT /api/v1/apps/{app_id}": self._pause_app,
             "GET /api/v1/me": self._plain("GET", "/api/v1/me"),
+            "GET /api/v1/me/timezone": self._of_user("/api/v1/me/timezone"),
+            "PUT /api/v1/me/timezone": self._save_timezone,
             "GET /api/v1/stats": self._of_user("/api/v1/stats"),
             "GET /api/v1/grants": self._of_user("/api/v1/grants"),
             "POST /api/v1/grants": self._grant,
@@ -796,6 +798,11 @@ class Attempts:
         user = self._user(actor)
         body = {"user_id": user, "again": self._rng.random() < 0.5}
         return Attempt("assign", "POST", "/api/v1/categories/assign", None, body, user=user, writes=True)
+
+    def _save_timezone(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {"user_id": user, "timezone": self._rng.choice(["Asia/Kolkata", "Pacific/Kiritimati", None])}
+        return Attempt("timezone", "PUT", "/api/v1/me/timezone", None, body, user=user, writes=True)
 
     def _describe(self, actor: Actor) -> Attempt:
         """With the token of whose description it is, for others to find where it should not be."""

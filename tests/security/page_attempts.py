@@ -56,6 +56,7 @@ class PageAttempts(Attempts):
                 "activity/duplicates/again", lambda: {"one": self._id(), "other": self._id()}
             ),
             "GET /ui/settings": self._page("settings"),
+            "POST /ui/settings/timezone": self._form("settings/timezone", lambda: {"timezone": "Asia/Kolkata"}),
             "GET /ui/settings/archives": self._page("settings/archives"),
             "POST /ui/settings/archives/export": self._form("settings/archives/export", dict, writes=False),
             "POST /ui/settings/archives": self._import_by_form,

@@ -356,3 +356,18 @@ async def test_an_upload_may_be_as_large_as_an_archive(make_client: MakeClient, 
         )
     assert answer.status_code == 422
     assert "file: must be a database of OpenMemory" in answer.text
+
+
+async def test_a_user_saves_their_time_zone_and_forgets_it(visitor: Visitor, services: Services) -> None:
+    await services.directory.caller(visitor.user, None)
+    await visitor.get("settings")
+    await visitor.submit("settings/timezone", timezone=" Asia/Kolkata ")
+    assert "Saved the time zone." in visitor.words
+    assert 'name="timezone" value="Asia/Kolkata"' in visitor.shown
+    assert "On this page it is Asia/Kolkata." in visitor.words
+    await visitor.submit("settings/timezone", status=422, timezone="Mars/Phobos")
+    assert "timezone: must be the IANA name of a time zone" in visitor.words
+    await visitor.get("settings")
+    await visitor.submit("settings/timezone", timezone="")
+    assert "No time zone is saved any more." in visitor.words
+    assert 'name="timezone" value=""' in visitor.shown

@@ -83,3 +83,31 @@ async def test_a_wrong_day_is_refused_in_words(
 ) -> None:
     await visitor.get(path, status=422, **parameters)
     assert words in visitor.words
+
+
+BERLIN = "openmemory_timezone=Europe%2FBerlin"
+"""The cookie that the scripts of the page set."""
+
+
+async def test_days_are_those_of_the_browser(visitor: Visitor, remember: Remember) -> None:
+    await remember(visitor.user, "Said at night", created_at="2026-05-02T22:30:00Z")
+    await visitor.get("time", at="2026-05-02")
+    assert "Said at night" in visitor.words
+    assert "Days are those of UTC." in visitor.words
+    visitor.http.headers["Cookie"] = BERLIN
+    try:
+        await visitor.get("time", at="2026-05-02")
+        assert "Said at night" not in visitor.words
+        assert "Days are those of Europe/Berlin." in visitor.words
+        await visitor.get("time/changes", since="2026-05-03", until="2026-05-03")
+        assert "Said at night" in visitor.words
+        for since, until, shown in (("2026-05-03", "2026-05-03", True), ("2026-05-01", "2026-05-02", False)):
+            await visitor.get("memories", since=since, until=until)
+            assert ("Said at night" in visitor.words) is shown
+        await visitor.get("memories")
+        assert 'title="2026-05-03 00:30:00 CEST">3 May 2026' in visitor.shown
+        visitor.http.headers["Cookie"] = "openmemory_timezone=Mars%2FPhobos"
+        await visitor.get("memories")
+        assert 'title="2026-05-02 22:30:00 UTC">2 May 2026' in visitor.shown
+    finally:
+        del visitor.http.headers["Cookie"]

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, Field
-from sqlalchemy import column, exists, func, select, table
+from sqlalchemy import ColumnElement, Text, cast, column, exists, func, select, table, update
 from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.access.models import App, User
-from openmemory.config.settings import AccessSettings
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import AuditAction
+from openmemory.config.sections import AccessSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import NotFound
 from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.identity.principal import LOCAL, Principal, Scope
+from openmemory.serialization.zones import zone_named, zone_or_none
 
 Belonging = Literal["memory", "app", "capture", "document", "grant", "policy"]
 
@@ -31,7 +35,18 @@ _OWNED = {
 }  # fmt: skip
 
 REMEMBERED = 30.0
-"""Seconds that ids are cached: another process may have erased the user meanwhile."""
+"""Seconds that ids are cached: another process may have erased the user meanwhile, or saved another time zone."""
+
+TIMEZONE = "timezone"
+"""The entry of a user's metadata with the IANA name of their time zone."""
+
+
+class _Ids(NamedTuple):
+    """The ids of a user and an app, None for each that does not exist, and the name of the time zone that is saved."""
+
+    user: UUID | None
+    app: UUID | None
+    timezone: str | None = None
 
 
 class Me(BaseModel):
@@ -45,6 +60,16 @@ class Me(BaseModel):
     scopes: list[Scope] = Field(description="What it allows.")
 
 
+class UserTimezone(BaseModel):
+    """The time zone in which a user means dates and words such as `today`."""
+
+    timezone: str = Field(description="IANA name of the one that counts for this request.", examples=["Europe/Berlin"])
+    source: Literal["request", "user", "setting"] = Field(
+        description="Who names it: the request, what the user saved, or access.default_timezone."
+    )
+    saved: str | None = Field(description="The one that the user saved; null: none.")
+
+
 class Directory:
     """Resolves the names in a request to a `Caller`.
 
@@ -55,7 +80,8 @@ class Directory:
     def __init__(self, database: Database, settings: AccessSettings) -> None:
         self._database = database
         self._settings = settings
-        self._known: dict[tuple[str, str], tuple[tuple[UUID, UUID], float]] = {}
+        self._zone = settings.timezone
+        self._known: dict[tuple[str, str], tuple[_Ids, float]] = {}
 
     def me(self, principal: Principal) -> Me:
         """Returns as whom a principal asks if it names nobody. Creates nothing."""
@@ -101,7 +127,7 @@ class Directory:
             return await self.owner(principal, user)
         except NotFound:
             user = principal.claimed_user(user) or self._settings.default_user
-            return self._caller(user, self._settings.default_app, (UNKNOWN, UNKNOWN), True, principal)
+            return self._caller(user, self._settings.default_app, _Ids(UNKNOWN, UNKNOWN), True, principal)
 
     async def caller(
         self, user: str | None, app: str | None, *, owner: bool = False, principal: Principal = LOCAL
@@ -127,7 +153,7 @@ class Directory:
         user = user or self._settings.default_user
         app = self._settings.default_app
         found = await self._found(user, app)
-        if found[0] is None:
+        if found.user is None:
             raise NotFound("User not found", code="user_not_found")
         return self._caller(user, app, await self._settled(user, app, found, principal), True, principal)
 
@@ -145,6 +171,41 @@ class Directory:
         if name is None:
             raise NotFound("App not found", code="app_not_found")
         return replace(caller, app_id=app_id, app=name, owner=False, preview=True)
+
+    async def timezone(self, caller: Caller) -> UserTimezone:
+        """Returns the time zone of a caller, and who names it."""
+        caller.may_read()
+        async with self._database.transaction() as tx:
+            saved = zone_or_none(await tx.scalar(select(_SAVED_ZONE).where(User.id == caller.user_id)))
+            await audit_log.record(tx, caller, AuditAction.USER_GET)
+        return self._user_timezone(caller, saved)
+
+    def _user_timezone(self, caller: Caller, saved: ZoneInfo | None) -> UserTimezone:
+        asked = caller.principal.timezone
+        source: Literal["request", "user", "setting"] = "request" if asked else "user" if saved else "setting"
+        return UserTimezone(timezone=(asked or saved or self._zone).key, source=source, saved=saved and saved.key)
+
+    async def save_timezone(self, caller: Caller, name: str | None) -> UserTimezone:
+        """Saves the time zone of a user, for requests that name none; None forgets it. Another process may take
+        `REMEMBERED` seconds to follow.
+
+        Raises:
+            Forbidden: the caller is an app, or may not write.
+            Invalid: there is no such zone.
+        """
+        caller.must_be_owner("save their time zone")
+        caller.may_write()
+        saved = None if name is None else zone_named(name)
+        kept: ColumnElement[Any] = User.metadata_.op("-")(TIMEZONE)
+        if saved is not None:
+            kept = kept.op("||")(func.jsonb_build_object(TIMEZONE, cast(saved.key, Text)))
+        async with self._database.transaction() as tx:
+            await tx.execute(
+                update(User).where(User.id == caller.user_id).values(metadata_=kept, updated_at=func.now())
+            )
+            await audit_log.record(tx, caller, AuditAction.USER_TIMEZONE, detail={"timezone": saved and saved.key})
+        self.forget(caller.user)
+        return self._user_timezone(caller, saved)
 
     async def name_of(self, user_id: UUID) -> str | None:
         """Returns the name of the user with this internal id."""
@@ -166,55 +227,58 @@ class Directory:
         return found
 
     def forget(self, user: str) -> None:
-        """Drop the cached ids of a user who was erased, or who got other ids."""
+        """Drop what is cached of a user who was erased, or who got other ids or another time zone."""
         for key in [key for key in self._known if key[0] == user]:
             del self._known[key]
 
-    def _caller(self, user: str, app: str, ids: tuple[UUID, UUID], owner: bool, principal: Principal) -> Caller:
-        return Caller(ids[0], user, ids[1], app, owner=owner, default=self._settings.default, principal=principal)
+    def _caller(self, user: str, app: str, ids: _Ids, owner: bool, principal: Principal) -> Caller:
+        zone = principal.timezone or zone_or_none(ids.timezone) or self._zone
+        return Caller(
+            ids.user or UNKNOWN, user, ids.app or UNKNOWN, app, owner=owner, default=self._settings.default,
+            principal=principal, timezone=zone,
+        )  # fmt: skip
 
-    def _remember(self, user: str, app: str, ids: tuple[UUID, UUID]) -> None:
+    def _remember(self, user: str, app: str, ids: _Ids) -> None:
         if len(self._known) >= 10_000:
             self._known.clear()
         self._known[user, app] = (ids, time.monotonic())
 
-    async def _found(self, user: str, app: str) -> tuple[UUID | None, UUID | None]:
-        """Returns the ids of the names; None for each that does not exist."""
+    async def _found(self, user: str, app: str) -> _Ids:
+        """Returns the ids of the names."""
         ids, since = self._known.get((user, app), (None, 0.0))
         if ids is not None and time.monotonic() - since < REMEMBERED:
             return ids
         its = App, (App.owner_id == User.id) & (App.name == app)
         async with self._database.statement() as tx:
             settled = exists().where(_OWNED["memory"].c.user_id == User.id)
-            found = select(User.id, App.id, settled).outerjoin(*its).where(User.user_id == user)
+            found = select(User.id, App.id, _SAVED_ZONE, settled).outerjoin(*its).where(User.user_id == user)
             row = (await tx.execute(found)).one_or_none()
         if row is None:
-            return None, None
-        if row[1] is not None and row[2]:
-            self._remember(user, app, (row[0], row[1]))
-        return row[0], row[1]
+            return _Ids(None, None)
+        ids = _Ids(*row[:3])
+        if ids.app is not None and row[3]:
+            self._remember(user, app, ids)
+        return ids
 
-    async def _settled(
-        self, user: str, app: str, found: tuple[UUID | None, UUID | None], principal: Principal
-    ) -> tuple[UUID, UUID]:
-        """Returns the ids. Missing users and apps are created if the principal may write, and are `UNKNOWN` if not."""
-        user_id, app_id = found
-        if user_id is not None and app_id is not None:
-            return user_id, app_id
-        if Scope.WRITE not in principal.scopes:
-            return user_id or UNKNOWN, app_id or UNKNOWN
-        return await self._make(user, app)
+    async def _settled(self, user: str, app: str, found: _Ids, principal: Principal) -> _Ids:
+        """Returns the ids. Missing users and apps are created if the principal may write, and stay None if not."""
+        if (found.user is not None and found.app is not None) or Scope.WRITE not in principal.scopes:
+            return found
+        return await self._make(user, app, found.timezone)
 
     @retry_on_conflict
-    async def _make(self, user: str, app: str) -> tuple[UUID, UUID]:
+    async def _make(self, user: str, app: str, timezone: str | None) -> _Ids:
         async with self._database.transaction() as tx:
-            return await make(tx, user, app)
+            return _Ids(*await make(tx, user, app), timezone)
 
     async def app_ids(self, caller: Caller, names: list[str]) -> list[UUID]:
         """Returns the ids of the user's apps with these names; unknown names are ignored."""
         query = select(App.id).where(App.owner_id == caller.user_id, App.name == func.any(names))
         async with self._database.statement() as tx:
             return list((await tx.scalars(query)).all())
+
+
+_SAVED_ZONE = User.metadata_[TIMEZONE].astext
 
 
 async def make(tx: Tx, user: str, app: str) -> tuple[UUID, UUID]:

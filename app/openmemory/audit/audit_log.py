@@ -47,6 +47,8 @@ class AuditAction(StrEnum):
     MEMORY_KEEP_BOTH = "memory.keep_both"
     MEMORY_ACCESS_LOG = "memory.access_log"
     USER_ERASE = "user.erase"
+    USER_GET = "user.get"
+    USER_TIMEZONE = "user.timezone"
     CATEGORY_LIST = "category.list"
     CATEGORY_DESCRIBE = "category.describe"
     CATEGORY_FORGET = "category.forget"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 from openmemory.capture.models import UNREAD, Status
 from openmemory.capture.schemas import Added, CaptureCreate, Outcome
 from openmemory.capture.service import Captures
@@ -60,13 +62,13 @@ class Adding:
         memory = self._memories.intake.created(new.like)
         policy: DedupPolicy = self._pairs if self._pairs.concerns(caller, memory) else self._duplicates
         row = await self._memories.add(caller, memory, policy=policy, once=new.once)
-        return Added.verbatim(row, _stored(row, infer=infer))
+        return Added.verbatim(row, _stored(row, caller.timezone, infer=infer))
 
 
-def _stored(row: MemoryRowAdded, *, infer: bool) -> str | None:
+def _stored(row: MemoryRowAdded, zone: ZoneInfo, *, infer: bool) -> str | None:
     """Returns the note on a text that no language model was asked about."""
     verbatim = NO_LLM if infer and row.event is Event.ADD else None
-    changed = key_values.described(row.changed) if row.changed else None
+    changed = key_values.described(row.changed, zone) if row.changed else None
     return " ".join(part for part in (verbatim, row.note, changed) if part) or None
 
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from openmemory.capture import lenient_json
 from openmemory.identity.names import category_name
 from openmemory.llm.port import Reply
+from openmemory.serialization.zones import UTC_ZONE, placed
 
 MAX_OPERATIONS = 50
 """Maximum number of operations that are processed per answer."""
@@ -54,8 +56,8 @@ class Operation:
     emotion: dict[str, Any] | None = None
 
 
-def operations(reply: Reply) -> list[Operation]:
-    """The operations of an answer, in order, at most one more than `MAX_OPERATIONS`.
+def operations(reply: Reply, zone: ZoneInfo = UTC_ZONE) -> list[Operation]:
+    """The operations of an answer, in order, at most one more than `MAX_OPERATIONS`. `zone`: that of its dates.
 
     Invalid entries of an otherwise valid answer get an empty `op`.
 
@@ -67,7 +69,7 @@ def operations(reply: Reply) -> list[Operation]:
     found = _found(reply.text)
     if found is None:
         raise Malformed(_why(reply))
-    return [_operation(each) for each in found[: MAX_OPERATIONS + 1]]
+    return [_operation(each, zone) for each in found[: MAX_OPERATIONS + 1]]
 
 
 def _why(reply: Reply) -> str:
@@ -148,7 +150,7 @@ def _in_words(value: str) -> Operation:
     return Operation("" if text.upper() in _OPS or not text else "ADD", text=text)
 
 
-def _operation(value: Any) -> Operation:
+def _operation(value: Any, zone: ZoneInfo) -> Operation:
     if isinstance(value, str):
         return _in_words(value)
     if isinstance(value, dict) and "op" not in value and "event" not in value and _text_of(value):
@@ -164,8 +166,8 @@ def _operation(value: Any) -> Operation:
         categories=tuple(dict.fromkeys(name for each in names[:5] if (name := category_name(_text(each))))),
         kind=_text(value.get("kind")).lower() or None,
         importance=_whole(value.get("importance")),
-        since=_moment(value.get("from")),
-        until=_moment(value.get("until")),
+        since=_moment(value.get("from"), zone),
+        until=_moment(value.get("until"), zone),
         reason=_text(value.get("reason"))[:200] or None,
         emotion=_emotion(value.get("emotion")),
     )
@@ -214,15 +216,14 @@ def _whole(value: Any) -> int | None:
     return number if number is not None and abs(number) < 1_000_000 else None
 
 
-def _moment(value: Any) -> datetime | None:
-    """A date or time, in UTC if it has no offset; None if it cannot be parsed."""
+def _moment(value: Any, zone: ZoneInfo) -> datetime | None:
+    """A date or time, of the time zone if it has no offset; None if it cannot be parsed."""
     text = _text(value)
     if re.fullmatch(r"\d{4}", text):
         text += "-01-01"
     elif re.fullmatch(r"\d{4}-\d{2}", text):
         text += "-01"
     try:
-        found = datetime.fromisoformat(text)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    except (ValueError, OverflowError):
+        return placed(datetime.fromisoformat(text), zone)
+    except ValueError:
         return None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from openmemory.capture import answers, applying, prompt
 from openmemory.capture.answers import Malformed, Operation
@@ -120,30 +121,30 @@ class Extractor:
         if effective.llm is None:
             raise NoModel("no language model is configured any more", setup=True)
         near = await self._near(caller, said)
-        feels = self._settings.capture.emotion
+        feels, zone = self._settings.capture.emotion, caller.timezone
         cost.model = effective.llm.name
         llm, instructions = self._llms.of(effective.llm), effective.custom_instructions
         try:
             operations = await self._asked(
-                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels), cost
+                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone
             )
         except PromptTooLong as error:
             log.info("%s: asked again without memories: %s", cost.model, error)
             near = []
             operations = await self._asked(
-                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels), cost
+                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone
             )
         policy = self._settings.capture.injection
         orders = policy != "store" and any(map(injection.instructs, said.texts))
         return decided(operations, near, datetime.now(UTC), orders=orders, emotion=feels)
 
-    async def _asked(self, llm: ProviderLlm, messages: list[Message], cost: Cost) -> list[Operation]:
+    async def _asked(self, llm: ProviderLlm, messages: list[Message], cost: Cost, zone: ZoneInfo) -> list[Operation]:
         for attempt in (1, 2):
             cost.calls += 1
             reply = await llm.ask(messages, prompt.schema(emotion=self._settings.capture.emotion))
             cost.add(reply)
             try:
-                return await asyncio.to_thread(answers.operations, reply)
+                return await asyncio.to_thread(answers.operations, reply, zone)
             except Malformed as error:
                 problem = str(error)
                 raw = secrets.redacted(reply.text[:LOGGED])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from secrets import token_hex
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from openmemory.capture.schemas import ShownMemory, Turn
 from openmemory.categories.taxonomy import NAMES
 from openmemory.llm.port import Message
+from openmemory.serialization.zones import UTC_ZONE, in_zone
 
 KINDS = ("fact", "preference", "event", "plan", "decision", "instruction", "relationship", "skill")
 """The kinds of memories that a model distinguishes."""
@@ -101,19 +103,21 @@ def first(
     instructions: str | None = None,
     *,
     emotion: bool = False,
+    zone: ZoneInfo = UTC_ZONE,
 ) -> list[Message]:
     """The first request. Memories are numbered from 1, without their ids. The tags are random for each request.
 
-    `said_at`: the time of the input, however late it is read.
+    `said_at`: the time of the input, however late it is read. `zone`: the time zone of the user, in
+    which all dates are told.
     """
     tag = token_hex(6)
-    listed = "\n".join(f"{number}. {_listed(memory)}" for number, memory in enumerate(memories, start=1))
+    listed = "\n".join(f"{number}. {_listed(memory, zone)}" for number, memory in enumerate(memories, start=1))
     if isinstance(said, str):
         block = _json(said)
     else:
         block = "\n".join(_json({"role": turn.role, "content": turn.content}) for turn in said)
     asked = (
-        f"Date: {said_at.astimezone(UTC):%A, %Y-%m-%d %H:%M}\n"
+        f"Date: {in_zone(said_at, zone):%A, %Y-%m-%d %H:%M} ({_zone_shown(said_at, zone)})\n"
         f"<memories-{tag}>\n{listed or '(none)'}\n</memories-{tag}>\n"
         f"<said-{tag}>\n{block}\n</said-{tag}>"
     )
@@ -129,9 +133,15 @@ def repaired(messages: Sequence[Message], answer: str, problem: str) -> list[Mes
     return [*messages, before, {"role": "user", "content": _AGAIN.format(problem=problem)}]
 
 
-def _listed(memory: ShownMemory) -> str:
+def _listed(memory: ShownMemory, zone: ZoneInfo) -> str:
     text = _json(memory.content[:SHOWN])
-    return text if memory.said is None else f"{text} ({memory.said.astimezone(UTC):%Y-%m-%d %H:%M})"
+    return text if memory.said is None else f"{text} ({in_zone(memory.said, zone):%Y-%m-%d %H:%M})"
+
+
+def _zone_shown(moment: datetime, zone: ZoneInfo) -> str:
+    """The name of a time zone and its offset at a moment, such as `Europe/Berlin, UTC+01:00`."""
+    offset = in_zone(moment, zone).utcoffset()
+    return zone.key if not offset else f"{zone.key}, {timezone(offset)}"
 
 
 def _json(value: Any) -> str:

@@ -40,7 +40,8 @@ _CLAIMED = """
         due_at = now() + make_interval(secs => :lease)
     FROM due, users AS u, apps AS a
     WHERE c.id = due.id AND u.id = c.user_id AND a.id = c.app_id
-    RETURNING c.id, c.user_id, u.user_id AS user_name, c.app_id, a.name AS app_name, c.namespace, c.input, c.options,
+    RETURNING c.id, c.user_id, u.user_id AS user_name,
+        u.metadata ->> 'timezone' AS timezone, c.app_id, a.name AS app_name, c.namespace, c.input, c.options,
         c.principal, c.operations, c.attempts, c.bad_answers, c.created_at, due.updated_at AS tried_at
 """
 # Of the captures looked at, those with an earlier waiting one are marked, and the first of the others is claimed.
@@ -117,6 +118,8 @@ class ClaimedCapture:
     holder: UUID
     user_id: UUID
     user_name: str
+    timezone: str | None
+    """The one that the user saved."""
     app_id: UUID
     app_name: str
     namespace: str

@@ -57,4 +57,6 @@ def is_window(claimed: ClaimedCapture) -> bool:
 def principal_of(who: Principal) -> dict[str, Any]:
     """The parts of the capture's credential that a background job needs."""
     namespaces = None if who.namespaces is None else list(who.namespaces)
-    return {"id": who.id, "name": who.name, "namespaces": namespaces, "scopes": sorted(map(str, who.scopes))}
+    zone = None if who.timezone is None else who.timezone.key
+    scopes = sorted(map(str, who.scopes))
+    return {"id": who.id, "name": who.name, "namespaces": namespaces, "scopes": scopes, "timezone": zone}

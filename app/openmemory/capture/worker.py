@@ -32,6 +32,7 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.llm.port import LlmUnavailable, PromptRefused, PromptTooLong
 from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.intake import Intake
+from openmemory.serialization.zones import zone_or_none
 
 log = logging.getLogger(__name__)
 
@@ -240,9 +241,11 @@ class Worker:
             scopes=frozenset(Scope(scope) for scope in known["scopes"]),
             door=Door.JOB,
         )
+        access = self._settings.access
+        zone = zone_or_none(known.get("timezone")) or zone_or_none(claimed.timezone) or access.timezone
         return Caller(
             claimed.user_id, claimed.user_name, claimed.app_id, claimed.app_name,
-            default=self._settings.access.default, principal=principal,
+            default=access.default, principal=principal, timezone=zone,
         )  # fmt: skip
 
     @retry_on_conflict

@@ -180,7 +180,7 @@ async def service(settings: Settings, url: str | None = None, *, existing: bool 
         return
     async with httpx.AsyncClient(
         base_url=address,
-        headers=_bearing(client_key() if found is None else credential(settings)),
+        headers=_bearing(client_key() if found is None else credential(settings)) | _in_timezone(),
         timeout=60,
         # Proxies from the environment apply only to a given URL, never to a service on this machine.
         trust_env=found is None,
@@ -270,7 +270,7 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
         async with httpx.AsyncClient(
             base_url="http://localhost",
             transport=StreamingTransport(app),
-            headers=_bearing(services.stores.local_key),
+            headers=_bearing(services.stores.local_key) | _in_timezone(),
             timeout=60,
         ) as http:
             yield http
@@ -294,6 +294,14 @@ def credential(settings: Settings) -> str | None:
 
 def _bearing(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _in_timezone() -> dict[str, str]:
+    """The header with the time zone of this machine, if it is known."""
+    from openmemory.serialization.zones import HEADER, machine_zone
+
+    zone = machine_zone()
+    return {} if zone is None else {HEADER: zone.key}
 
 
 def refusal(answer: Response, body: Any = None) -> OpenMemoryError:

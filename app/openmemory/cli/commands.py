@@ -43,6 +43,7 @@ from openmemory.cli.state import state
 from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
 from openmemory.cli.threads import threads
+from openmemory.cli.timezone import timezone
 from openmemory.cli.usage import usage
 from openmemory.cli.values import values
 
@@ -89,7 +90,7 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "connect": connect, "disconnect": disconnect, "clients": clients, "hooks": hooks, "hook": hook,
         "rules": rules, "mcp": mcp,
     },
-    "Access": {"audit": audit, "usage": usage, "apps": apps, "grants": grants, "keys": keys},
+    "Access": {"audit": audit, "usage": usage, "apps": apps, "grants": grants, "keys": keys, "timezone": timezone},
     "Moving and erasing": {"import": import_, "export": export, "erase": erase},
     "Service": {
         "serve": serve, "stop": stop, "open": open_, "doctor": doctor, "sync": sync, "config": config,

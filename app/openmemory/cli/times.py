@@ -9,7 +9,7 @@ import typer
 
 _VALID = (
     "is not a time; valid are 2026-01-31, 2026-01-31T12:00, today, yesterday, '2 days ago', '3 hours"
-    " ago', 'last week', 'last monday', 'May 2026' and their like"
+    " ago', 'last week', 'last night', 'last 24 hours', 'last monday', 'May 2026' and their like"
 )
 _EPOCH = re.compile(r"\d{9,11}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -17,11 +17,12 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[t ]\d\d:\S+")
 _AGO = re.compile(r"(an?|\d{1,4}) (minute|hour|day|week)s? ago")
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _NAMED = re.compile(
-    rf"today|yesterday|tomorrow|(?:\d{{1,3}}|an?) (?:month|year)s? ago|(?:last|this|next) [a-z]+"
+    rf"today|yesterday|tomorrow|tonight|(?:yesterday|tomorrow) [a-z]+|(?:last|past) \d{{1,4}} [a-z]+"
+    rf"|(?:\d{{1,3}}|an?) (?:month|year)s? ago|(?:last|this|next) [a-z]+"
     rf"|\d{{4}}|(?:\d{{1,2}} )?{_MONTH}(?: \d{{1,2}},?)?(?: \d{{4}})?"
 )
 
-_DAY_OF_MONTH = re.compile(r"\b\d{1,2}\b(?! (?:month|year))")
+_DAY_OF_MONTH = re.compile(r"\b\d{1,2}\b(?! (?:minute|hour|day|week|month|year))")
 
 
 def start(text: str | None) -> str | None:
@@ -97,8 +98,9 @@ def _named(said: str, now: datetime, zone: tzinfo | None) -> tuple[datetime, dat
     if (day := _DAY_OF_MONTH.search(said)) and [one.day for one in since if one] != [int(day[0])]:
         raise ValueError(said)
     for one in (*periods.read(said, wall).times, *periods.read(f"in {said}", wall).times):
-        if one.start is not None and one.end is not None and since == [one.start]:
-            return _local(one.start, zone), _local(one.end, zone) - timedelta(seconds=1)
+        if one.start is not None and since == [one.start]:
+            # The last hours and days go on until now.
+            return _local(one.start, zone), now if one.end is None else _local(one.end, zone) - timedelta(seconds=1)
     raise ValueError(said)
 
 

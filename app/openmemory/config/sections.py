@@ -7,6 +7,7 @@ import ipaddress
 import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +20,9 @@ from pydantic import (
     model_validator,
 )
 
+from openmemory.config import key_strength
 from openmemory.config.addresses import Allowed, is_loopback, web_url
+from openmemory.serialization.zones import UTC_ZONE, machine_zone, zone_named, zone_or_none
 
 
 class Section(BaseModel):
@@ -157,6 +160,59 @@ class SearchSettings(Section):
         description="Language of memories and queries: a text search configuration of PostgreSQL, such as german, or "
         "simple for several languages. After a change, the words of all memories are computed again in the background.",
     )
+
+
+class AccessSettings(Section):
+    """Access: who may read and write."""
+
+    default: Literal["user", "own_app"] = Field(
+        "user", description="user: an app reads all active memories of its user; own_app: only those that it wrote."
+    )
+    require: Literal["auto", "always"] = Field(
+        "auto",
+        description="auto: no credential on loopback, unless api_key, oauth or a name in allowed_hosts is set.",
+    )
+    api_key: SecretStr = Field(
+        SecretStr(""),
+        description="An administrator's key, as an alternative to `openmemory keys create`: 20 characters or more that "
+        "cannot be guessed, such as the output of `openssl rand -hex 32`.",
+    )
+    default_user: str = Field(
+        "default_user",
+        min_length=1,
+        max_length=256,
+        description="The user of a request or command that names none, unless its key is for one user.",
+    )
+    default_app: str = Field(
+        "openmemory",
+        min_length=1,
+        max_length=256,
+        description="The app of a request that names none, unless an MCP client gives its own name.",
+    )
+
+    default_timezone: str = Field(
+        "auto",
+        description="IANA name of the time zone, such as Europe/Berlin, of users who saved none and requests that name "
+        "none. auto: this machine's, or UTC.",
+    )
+
+    @field_validator("api_key")
+    @classmethod
+    def _nobody_guesses_it(cls, value: SecretStr) -> SecretStr:
+        key_strength.checked(value.get_secret_value())
+        return value
+
+    @field_validator("default_timezone")
+    @classmethod
+    def _zone_exists(cls, value: str) -> str:
+        if value != "auto" and zone_or_none(value) is None:
+            raise ValueError("must be auto, or the IANA name of a time zone, such as Europe/Berlin")
+        return value
+
+    @property
+    def timezone(self) -> ZoneInfo:
+        """The time zone of `default_timezone`."""
+        return (machine_zone() or UTC_ZONE) if self.default_timezone == "auto" else zone_named(self.default_timezone)
 
 
 class OAuthSettings(Section):

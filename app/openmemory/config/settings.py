@@ -26,8 +26,9 @@ from pydantic import (
     field_validator,
 )
 
-from openmemory.config import key_strength, legacy_env
+from openmemory.config import legacy_env
 from openmemory.config.sections import (
+    AccessSettings,
     CaptureSettings,
     CategorySettings,
     DedupSettings,
@@ -133,41 +134,6 @@ class SyncSettings(Section):
         le=86_400 * 365,
         description="Seconds that the vectors of a replaced model are kept, so that the change can be undone.",
     )
-
-
-class AccessSettings(Section):
-    """Access: who may read and write."""
-
-    default: Literal["user", "own_app"] = Field(
-        "user", description="user: an app reads all active memories of its user; own_app: only those that it wrote."
-    )
-    require: Literal["auto", "always"] = Field(
-        "auto",
-        description="auto: no credential on loopback, unless api_key, oauth or a name in allowed_hosts is set.",
-    )
-    api_key: SecretStr = Field(
-        SecretStr(""),
-        description="An administrator's key, as an alternative to `openmemory keys create`: 20 characters or more that "
-        "cannot be guessed, such as the output of `openssl rand -hex 32`.",
-    )
-    default_user: str = Field(
-        "default_user",
-        min_length=1,
-        max_length=256,
-        description="The user of a request or command that names none, unless its key is for one user.",
-    )
-    default_app: str = Field(
-        "openmemory",
-        min_length=1,
-        max_length=256,
-        description="The app of a request that names none, unless an MCP client gives its own name.",
-    )
-
-    @field_validator("api_key")
-    @classmethod
-    def _nobody_guesses_it(cls, value: SecretStr) -> SecretStr:
-        key_strength.checked(value.get_secret_value())
-        return value
 
 
 MAX_NAME_LENGTH = 300

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from openmemory.content_policy.injection import instructs
 from openmemory.memories.schemas import PairChange
+from openmemory.serialization.zones import UTC_ZONE, day_shown
 
 MAX_TEXT_LENGTH = 4_096
 """The maximum length of a text of key-value facts. The index of keys (`idx_memory_key_values`) uses the same limit."""
@@ -88,13 +90,14 @@ def merged(older: Pairs, newer: Pairs) -> MergedFacts:
     )
 
 
-def described(changed: Sequence[PairChange]) -> str:
-    """Describes the changes: `changed: budget 50K -> 40K (was @claude 2025-02-20)`.
+def described(changed: Sequence[PairChange], zone: ZoneInfo = UTC_ZONE) -> str:
+    """Describes the changes: `changed: budget 50K -> 40K (was @claude 2025-02-20)`. The dates are of the time
+    zone `zone`.
 
     Shortens long values, and omits what reads like instructions: a note is read as text of this service.
     """
     each = (
-        f"{one.key} {_shown(one.old)} -> {_shown(one.new)} (was @{_shown(one.was.app)} {one.was.at:%Y-%m-%d})"
+        f"{one.key} {_shown(one.old)} -> {_shown(one.new)} (was @{_shown(one.was.app)} {day_shown(one.was.at, zone)})"
         for one in changed
     )
     return f"changed: {', '.join(each)}"

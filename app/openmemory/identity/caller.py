@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from openmemory.errors import Forbidden
 from openmemory.identity.principal import LOCAL, Principal, Scope
+from openmemory.serialization.zones import UTC_ZONE, zone_named
 
 Default = Literal["user", "own_app"]
 
@@ -23,6 +25,7 @@ class Caller:
     and they may see memories that are not active. `app_id` is then only the name under which their reads are logged.
     The rights of the `principal` also limit the caller. A user or an app that does not exist, and that the principal
     may not create, is `UNKNOWN`. `preview`: the user looks at what the app would read, so the app reads nothing.
+    `timezone`: that of the request, of the user, or of the settings; it says which moments "today" is.
     """
 
     user_id: UUID
@@ -33,6 +36,7 @@ class Caller:
     default: Default = "user"
     principal: Principal = LOCAL
     preview: bool = False
+    timezone: ZoneInfo = UTC_ZONE
 
     @classmethod
     def anyone(cls, *, owner: bool, default: Default, everywhere: bool = True) -> Caller:
@@ -42,6 +46,14 @@ class Caller:
         """
         principal = LOCAL if everywhere else replace(LOCAL, namespaces=())
         return cls(UNKNOWN, "", UNKNOWN, "", owner=owner, default=default, principal=principal)
+
+    def in_timezone(self, name: str | None) -> Caller:
+        """Returns the same caller in the time zone of this IANA name; None leaves it as it is.
+
+        Raises:
+            Invalid: there is no such zone.
+        """
+        return self if name is None else replace(self, timezone=zone_named(name))
 
     @property
     def known_user(self) -> UUID | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from zoneinfo import ZoneInfo
 
 from openmemory.errors import Forbidden
 
@@ -49,9 +50,9 @@ class Principal:
 
     `id` identifies the credential: `local`, `settings`, `key:<uuid>` or `token:<issuer> <subject> <client>`. `name` is
     shown to people in the audit log. None for `user` allows every user; None for `app` allows every app of the user,
-    and acting as the user themself; None for `namespaces` allows all. `address` and `request` belong to the one
-    request that this principal sent. `ends`: when a token expires, in seconds since 1970; keys are looked up instead.
-    `administrator`: the settings name the user, so that the scope admin holds for the whole service.
+    and acting as the user themself; None for `namespaces` allows all. `address`, `request` and `timezone` belong to the
+    one request that this principal sent. `ends`: when a token expires, in seconds since 1970; keys are looked up
+    instead. `administrator`: the settings name the user, so that the scope admin holds for the whole service.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Principal:
     request: str | None = None
     ends: float | None = None
     administrator: bool = False
+    timezone: ZoneInfo | None = None
 
     @property
     def assistant(self) -> bool:

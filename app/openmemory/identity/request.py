@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from openmemory.identity.principal import Principal
 
@@ -17,13 +18,14 @@ class RequestContext:
     """The principal that a request proved; None if only the session that it belongs to can tell.
 
     `repeated`: True if the credential comes with every message. An old MCP client sends it in the address when it
-    connects, and a local client needs none.
+    connects, and a local client needs none. `timezone`: the time zone that the request names.
     """
 
     principal: Principal | None
     address: str | None
     request: str
     repeated: bool = False
+    timezone: ZoneInfo | None = None
 
 
 def bind(scope: MutableMapping[str, Any], sender: RequestContext) -> None:

@@ -29,6 +29,7 @@ from openmemory.errors import OpenMemoryError
 from openmemory.mcp.formats import AnswerFormat, default_format, named_toolsets
 from openmemory.serialization.exact_json import no_number
 from openmemory.serialization.surrogates import replace_in_json
+from openmemory.serialization.zones import HEADER, machine_zone
 
 # The names below are the protocol's. The SDK has them too, but importing it takes longer than the rest of a start.
 VERSION_HEADER, METHOD_HEADER, NAME_HEADER = "mcp-protocol-version", "mcp-method", "mcp-name"
@@ -117,6 +118,8 @@ async def bridge(
         headers["X-MCP-Toolsets"] = toolsets
     if project is not None:
         headers["X-MCP-Project"] = quote(project.namespace, safe="")
+    if (zone := machine_zone()) is not None:
+        headers[HEADER] = zone.key
     if key:
         headers["Authorization"] = f"Bearer {key}"
     timeout = httpx.Timeout(ANSWER, connect=5)

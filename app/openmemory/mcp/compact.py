@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 from openmemory.content_policy.injection import LABEL
 from openmemory.projects.schemas import ValuePage
+from openmemory.serialization.zones import day_shown
 from openmemory.sources.schemas import DocumentPage, SessionPage, ThreadPage
 
 
@@ -40,11 +42,13 @@ def inline(text: str) -> str:
     return " ".join(text.split())
 
 
-def memory_line(short: str, memory: Remembered, app: str, text: str, marks: Iterable[str] = ()) -> str:
-    """Returns the line of a memory: short id, date, app, what is unusual in brackets, and the text. `app` and `text`
-    are wrapped already if they read like instructions."""
+def memory_line(
+    short: str, memory: Remembered, app: str, text: str, marks: Iterable[str] = (), *, zone: ZoneInfo
+) -> str:
+    """Returns the line of a memory: short id, date in the time zone, app, what is unusual in brackets, and the text.
+    `app` and `text` are wrapped already if they read like instructions."""
     said = "; ".join(map(inline, marks))
-    return f"{short} {memory.created_at:%Y-%m-%d} {inline(app)}{said and f' [{said}]'}: {block(text)}"
+    return f"{short} {day_shown(memory.created_at, zone)} {inline(app)}{said and f' [{said}]'}: {block(text)}"
 
 
 def listing(lines: list[str], page: ThreadPage | SessionPage | DocumentPage | ValuePage, nothing: str) -> list[str]:
@@ -69,12 +73,12 @@ def brackets(labels: Sequence[str], namespace: str, asked: str | None) -> str:
     return f" [{'; '.join(marks)}]" if marks else ""
 
 
-def unusual(memory: Remembered, asked: str | None, namespace: str) -> list[str]:
+def unusual(memory: Remembered, asked: str | None, namespace: str, zone: ZoneInfo) -> list[str]:
     """Returns what most memories are not: flagged, ending, or of another namespace than `asked`. `namespace` is the
-    memory's namespace as it is shown."""
+    memory's namespace as it is shown, `zone` the time zone of dates."""
     marks = ["flagged"] if LABEL in memory.labels else []
-    marks += [f"valid until {memory.valid_until:%Y-%m-%d}"] if memory.valid_until else []
-    marks += [f"expires {memory.expires_at:%Y-%m-%d}"] if memory.expires_at else []
+    marks += [f"valid until {day_shown(memory.valid_until, zone)}"] if memory.valid_until else []
+    marks += [f"expires {day_shown(memory.expires_at, zone)}"] if memory.expires_at else []
     if memory.namespace not in ("default", asked and asked.strip()):
         marks.append(f"namespace {namespace}")
     return marks

@@ -12,6 +12,7 @@ from openmemory.mcp.compact import block, brackets, inline, listing
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import PassageResult, SearchQuery
+from openmemory.serialization.zones import day_shown
 from openmemory.services import Services
 from openmemory.sources.models import PassageKind
 from openmemory.sources.schemas import StoredDocument
@@ -151,8 +152,8 @@ async def _list(services: Services, call: ToolCall[ListDocumentsArguments]) -> A
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_listed(document, untrusted) for document in page.items]
     lines = [
-        f"{inline(one.name)} {one.updated_at:%Y-%m-%d} {inline(one.app_name)} [{one.passages} passages; namespace"
-        f" {inline(one.namespace)}]{f': {inline(one.title)}' if one.title else ''}"
+        f"{inline(one.name)} {day_shown(one.updated_at, call.caller.timezone)} {inline(one.app_name)}"
+        f" [{one.passages} passages; namespace {inline(one.namespace)}]{f': {inline(one.title)}' if one.title else ''}"
         for one in found
     ]
     lines = listing(lines, page, "There is no document that you may read.")

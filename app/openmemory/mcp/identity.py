@@ -63,7 +63,8 @@ class Identity:
         """Returns the same identity for a message of that sender. If the message has its own credential, the rights of
         that one apply: another token of the same client may grant less, or last longer."""
         principal = sender.principal or replace(self.principal, address=sender.address, request=sender.request)
-        return replace(self, principal=principal)
+        zone = sender.timezone or self.principal.timezone
+        return replace(self, principal=replace(principal, timezone=zone))
 
 
 def names_of(request: Request, limits: LimitSettings) -> SessionNames:

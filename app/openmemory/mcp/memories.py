@@ -83,9 +83,15 @@ async def _list(services: Services, call: ToolCall[ListArguments]) -> Answer:
     untrusted = Untrusted(services.settings.capture.injection)
     listed = [_listed(item, call.caller.user, untrusted) for item in items]
     short = await services.short_ids.shortened(call.caller, [item.id for item in items])
+    zone = call.caller.timezone
     lines = [
         memory_line(
-            short[item.id], item, shown.app_name, shown.memory, unusual(item, arguments.namespace, shown.namespace)
+            short[item.id],
+            item,
+            shown.app_name,
+            shown.memory,
+            unusual(item, arguments.namespace, shown.namespace, zone),
+            zone=zone,
         )
         for item, shown in zip(items, listed, strict=True)
     ]

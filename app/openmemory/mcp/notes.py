@@ -112,7 +112,9 @@ async def _show(services: Services, call: ToolCall[ShowArguments]) -> Answer:
     short = await services.short_ids.shortened(call.caller, [id_, *(one.id for one in linked.links)])
     untrusted = Untrusted(services.settings.capture.injection)
     text, app = untrusted.text(memory.content, memory.labels), untrusted.name(memory.text_app_name)
-    lines = [memory_line(short[id_], memory, app, text, unusual(memory, None, untrusted.name(memory.namespace)))]
+    zone = call.caller.timezone
+    marks = unusual(memory, None, untrusted.name(memory.namespace), zone)
+    lines = [memory_line(short[id_], memory, app, text, marks, zone=zone)]
     links = []
     for one in linked.links:
         rel, other = untrusted.name(one.rel), untrusted.text(one.memory, one.labels)

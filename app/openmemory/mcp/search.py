@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field, TypeAdapter
@@ -25,6 +26,7 @@ from openmemory.search.schemas import (
     SearchResult,
 )
 from openmemory.serialization import exact_json
+from openmemory.serialization.zones import day_shown
 from openmemory.services import Services
 
 
@@ -42,6 +44,7 @@ class SearchArguments(Arguments):
         " AND, OR, NOT.",
     )
     as_of: datetime | None = Field(None, description="ISO time to answer as of.")
+    timezone: str | None = None
     explain: bool = Field(False, description="Show scores and reasons.")
 
 
@@ -85,7 +88,7 @@ async def _search(services: Services, call: ToolCall[SearchArguments]) -> Answer
         threads=() if arguments.thread_id is None else (arguments.thread_id,),
         kinds=() if arguments.kind is None else (arguments.kind,),
         categories=tuple(arguments.categories),
-        filter=filters.parsed(arguments.filter),
+        filter=filters.parsed(arguments.filter, zone=call.caller.timezone),
         as_of=arguments.as_of,
         explain=arguments.explain,
     )
@@ -101,7 +104,7 @@ async def _search(services: Services, call: ToolCall[SearchArguments]) -> Answer
     short = await services.short_ids.shortened(call.caller, [*(one.id for one in answer.results), *told])
     data = output.model_dump(mode="json")
     brief = data | {"results": [_brief(one) for one in data["results"]]}
-    lines = list(_lines(answer, output, short, arguments))
+    lines = list(_lines(answer, output, short, arguments, call.caller.timezone))
     return Answer(lines, data, untrusted.note(answer.note), brief)
 
 
@@ -120,18 +123,18 @@ def _brief(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lines(
-    answer: SearchAnswer, output: SearchOutput, short: dict[UUID, str], arguments: SearchArguments
+    answer: SearchAnswer, output: SearchOutput, short: dict[UUID, str], arguments: SearchArguments, zone: ZoneInfo
 ) -> Iterable[str]:
     """Yields the compact form: results, conflicts, and the explanation as one line of JSON."""
     disputed = {one.id for each in answer.conflicts for one in (each.current, *each.previous)}
     for result, found in zip(answer.results, output.results, strict=True):
         marks = ["conflict"] if result.id in disputed else []
-        marks += unusual(result, arguments.namespace, found.namespace)
+        marks += unusual(result, arguments.namespace, found.namespace, zone)
         marks += [f"score {found.score:.2f}"] if arguments.explain else []
-        yield memory_line(short[result.id], result, found.app_name, found.memory, marks)
+        yield memory_line(short[result.id], result, found.app_name, found.memory, marks, zone=zone)
     for each in output.conflicts or ():
-        earlier = ", ".join(_said(one, short) for one in each.previous)
-        yield f"conflict: {inline(each.key)} = {_said(each.current, short)}; earlier: {earlier}"
+        earlier = ", ".join(_said(one, short, zone) for one in each.previous)
+        yield f"conflict: {inline(each.key)} = {_said(each.current, short, zone)}; earlier: {earlier}"
     if not output.results:
         yield "No memory was found."
     if arguments.explain:
@@ -140,8 +143,9 @@ def _lines(
         yield f"explanation: {exact_json.dumps(explained).decode()}"
 
 
-def _said(one: PairValue, short: dict[UUID, str]) -> str:
-    return f"{inline(one.value)} ({short[one.id]} {one.at[:10]} {inline(one.app)})"
+def _said(one: PairValue, short: dict[UUID, str], zone: ZoneInfo) -> str:
+    at = day_shown(datetime.fromisoformat(one.at), zone)
+    return f"{inline(one.value)} ({short[one.id]} {at} {inline(one.app)})"
 
 
 _EXPLANATION: TypeAdapter[Any] = TypeAdapter(Explanation | AnswerExplanation)

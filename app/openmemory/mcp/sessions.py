@@ -6,6 +6,7 @@ Their names, arguments and JSON answers are those of DevMemory.
 from __future__ import annotations
 
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
@@ -16,6 +17,7 @@ from openmemory.mcp.devmemory import found_by, not_found
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall, absent
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import SearchQuery
+from openmemory.serialization.zones import day_shown
 from openmemory.services import Services
 from openmemory.sources.models import PassageKind
 from openmemory.sources.schemas import NewSession, SavedSession
@@ -99,7 +101,11 @@ async def _get(services: Services, call: ToolCall[GetArguments]) -> Answer:
     part = untrusted.text(found.content[(page - 1) * _PAGE : page * _PAGE], found.labels)
     output = _session(found.session, untrusted, found.labels)
     output = output.model_copy(update={"content": part, "pages": pages})
-    lines = [_line(output), *([block(output.summary)] if output.summary else []), *([block(part)] if part else [])]
+    lines = [
+        _line(output, call.caller.timezone),
+        *([block(output.summary)] if output.summary else []),
+        *([block(part)] if part else []),
+    ]
     if pages > 1:
         lines.append(f"Page {page} of {pages}.")
     return Answer(lines, output.model_dump(mode="json"), untrusted.note())
@@ -110,7 +116,7 @@ async def _list(services: Services, call: ToolCall[ListSessionsArguments]) -> An
     page = await services.sessions.list(call.caller, namespaces=(given.project_id,), page=given.page)
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_session(session, untrusted, ()) for session in page.items]
-    lines = [_line(one) for one in found]
+    lines = [_line(one, call.caller.timezone) for one in found]
     lines = listing(lines, page, "There is no session that you may read.")
     results = [one.model_dump(mode="json") for one in found]
     return Answer(lines, {"results": results, "total": page.total}, untrusted.note(further(page)), results)
@@ -150,8 +156,8 @@ def _session(session: SavedSession, untrusted: Untrusted, labels: Any) -> Sessio
     )  # fmt: skip
 
 
-def _line(one: SessionOutput) -> str:
-    return f"{one.session_num}. {one.updated_at:%Y-%m-%d} {inline(one.app_name)}: {inline(one.title)}"
+def _line(one: SessionOutput, zone: ZoneInfo) -> str:
+    return f"{one.session_num}. {day_shown(one.updated_at, zone)} {inline(one.app_name)}: {inline(one.title)}"
 
 
 TOOLS: tuple[Tool[Any], ...] = (

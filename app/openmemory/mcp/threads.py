@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
@@ -14,6 +15,7 @@ from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Time, Tool, T
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import SearchQuery
 from openmemory.serialization.timestamps import TimeInput
+from openmemory.serialization.zones import day_shown
 from openmemory.services import Services
 from openmemory.sources.models import PassageKind
 from openmemory.sources.schemas import MessageAdded, MessageEvent, NewMessage, NewMessages
@@ -121,7 +123,7 @@ async def _find(services: Services, call: ToolCall[FindArguments]) -> Answer:
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_shown(result, untrusted, result.score) for result in answer.results]
     output = MessagesOutput(results=found).model_dump(mode="json")
-    return Answer(list(_lines(found, arguments.namespace)), output, untrusted.note(answer.note))
+    return Answer(list(_lines(found, arguments.namespace, call.caller.timezone)), output, untrusted.note(answer.note))
 
 
 async def _read(services: Services, call: ToolCall[ReadArguments]) -> Answer:
@@ -138,7 +140,10 @@ async def _read(services: Services, call: ToolCall[ReadArguments]) -> Answer:
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_shown(message, untrusted) for message in page.items]
     more = page.total - len(found)
-    lines = [*_lines(found, arguments.namespace), *([f"{page.total} messages in all."] if more else [])]
+    lines = [
+        *_lines(found, arguments.namespace, call.caller.timezone),
+        *([f"{page.total} messages in all."] if more else []),
+    ]
     output = MessagesOutput(results=found).model_dump(mode="json") | {"total": page.total}
     return Answer(lines, output, untrusted.note())
 
@@ -156,8 +161,8 @@ async def _threads(services: Services, call: ToolCall[ThreadsArguments]) -> Answ
         closed = ", closed" if thread.closed_at else ""
         said = f": {inline(title)}" if title else ""
         lines.append(
-            f"{inline(name)} {thread.updated_at:%Y-%m-%d} {inline(app)} [{thread.messages} messages{closed}; "
-            f"namespace {inline(where)}]{said}"
+            f"{inline(name)} {day_shown(thread.updated_at, call.caller.timezone)} {inline(app)}"
+            f" [{thread.messages} messages{closed}; namespace {inline(where)}]{said}"
         )
         rows.append(
             {
@@ -178,12 +183,13 @@ def _shown(message: Any, untrusted: Untrusted, score: float | None = None) -> Fo
     )  # fmt: skip
 
 
-def _lines(found: Iterable[FoundMessage], asked: str | None) -> Iterable[str]:
+def _lines(found: Iterable[FoundMessage], asked: str | None, zone: ZoneInfo) -> Iterable[str]:
     """Yields a line for each message: its thread and number, date, app, speaker, and the text."""
     for message in found:
         marked = brackets(message.labels, message.namespace, asked)
         yield (
-            f"{inline(message.thread_id)}#{message.position} {message.created_at:%Y-%m-%d} {inline(message.app_name)}"
+            f"{inline(message.thread_id)}#{message.position} {day_shown(message.created_at, zone)}"
+            f" {inline(message.app_name)}"
             f"{marked} {inline(message.role)}: {block(message.content)}"
         )
 

@@ -18,7 +18,7 @@ from openmemory.identity.caller import Caller
 from openmemory.mcp import compact
 from openmemory.mcp.formats import AnswerFormat, answer_format
 from openmemory.mcp.identity import Identity, Offer
-from openmemory.serialization import exact_json
+from openmemory.serialization import exact_json, zones
 from openmemory.services import Services
 
 ArgumentsT = TypeVar("ArgumentsT", bound="Arguments")
@@ -219,6 +219,7 @@ class Tool(Generic[ArgumentsT]):
         given = {key: value for key, value in arguments.items() if not self.arguments.leaves_out(key, value)}
         chosen = given.pop("format", identity.offer.format)
         confirmed = given.pop("confirmed", False) in (True, "true")
+        zone = given.pop(zones.FIELD, None)
         if refused := await self._refused(services.settings.mcp.write_mode, ask, confirmed=confirmed):
             return failure(refused), CallOutcome.REFUSED
         try:
@@ -228,6 +229,7 @@ class Tool(Generic[ArgumentsT]):
         try:
             form = answer_format(chosen)
             caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
+            caller = caller.in_timezone(None if zone is None else str(zone))
             answer = await self.run(services, ToolCall(caller, parsed, identity.offer, ask))
         except OpenMemoryError as error:
             await services.denials.record(identity.principal, error, f"tool {self.name}")

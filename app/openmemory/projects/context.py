@@ -166,7 +166,7 @@ class ContextPacks:
         clusters = await asyncio.to_thread(_clusters, results, vectors, dimension)
         material = Material(
             asked.namespace, question, state, results, evident, clusters, trail, orphans, history.commits,
-            found.search_method, "; ".join(notes) or None,
+            found.search_method, "; ".join(notes) or None, caller.timezone,
         )  # fmt: skip
         # In a thread, because tokens are counted.
         made = await asyncio.to_thread(self._packed, material, asked)

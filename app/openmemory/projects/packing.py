@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from openmemory.content_policy.injection import LABEL, instructs
 from openmemory.dedup.key_values import parsed as key_values
@@ -33,6 +34,7 @@ from openmemory.projects.schemas import ProjectState
 from openmemory.projects.states import leaves
 from openmemory.search.schemas import Method, PassageResult, SearchResult
 from openmemory.serialization import exact_json
+from openmemory.serialization.zones import UTC_ZONE, day_shown
 
 STATE_MOST, MEMORY_MOST, PASSAGE_MOST = 600, 80, 320
 """The number of tokens that one item may have."""
@@ -59,7 +61,8 @@ RULES = (
 @dataclass(frozen=True, slots=True)
 class Material:
     """The input of a pack. `clusters` maps a memory to the other memories that say nearly the same. `orphans`: the
-    items that stay out because their commit is not in the history of the checkout. `commits`: those of memories."""
+    items that stay out because their commit is not in the history of the checkout. `commits`: those of memories.
+    `timezone`: that of the dates in the text."""
 
     namespace: str
     query: str
@@ -72,6 +75,7 @@ class Material:
     commits: Mapping[UUID, str] = field(default_factory=dict)
     search_method: Method = Method.HYBRID
     note: str | None = None
+    timezone: ZoneInfo = UTC_ZONE
 
 
 @dataclass(slots=True)
@@ -135,7 +139,7 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
     reserve = min(_FOR_DROPPED, budget // 12)
     # A digit of a tag is one token at most.
     packing = _Packing(budget - 2 * _DIGITS - reserve, frame)
-    kept = _put_state(packing, material.state, dropped, decisions)
+    kept = _put_state(packing, material.state, material.timezone, dropped, decisions)
     chosen_memories, chosen_passages = list[_Item](), list[_Item]()
     for item in _by_worth(memories, passages):
         section = _MEMORIES if item.kind is PackedKind.MEMORY else _EVIDENCE
@@ -227,10 +231,10 @@ def _memories(
         cluster = list(material.clusters.get(one.id, ()))
         said = " ".join(one.memory.split())
         shown = tokens.cut(said, INDEX_MOST if index else MEMORY_MOST)
-        marks = [f"valid until {one.valid_until:%Y-%m-%d}"] if one.valid_until else []
+        marks = [f"valid until {day_shown(one.valid_until, material.timezone)}"] if one.valid_until else []
         marks += ["overruled by the state"] if against else []
         marks += [f"+{len(cluster)} alike"] if cluster else []
-        parts = [f"[{_short(one.id)}] {one.created_at:%Y-%m-%d} {_name(one.app_name)}:", shown]
+        parts = [f"[{_short(one.id)}] {day_shown(one.created_at, material.timezone)} {_name(one.app_name)}:", shown]
         parts += [f"({'; '.join(marks)})"] if marks else []
         line = " ".join(parts)
         value = PackedMemory(
@@ -304,13 +308,17 @@ def _locator(one: PassageResult) -> str:
 
 
 def _put_state(
-    packing: _Packing, state: ProjectState | None, dropped: list[DroppedItem], decisions: list[ItemDecision]
+    packing: _Packing,
+    state: ProjectState | None,
+    zone: ZoneInfo,
+    dropped: list[DroppedItem],
+    decisions: list[ItemDecision],
 ) -> dict[str, Any] | None:
     """Put the state, without its last keys if it is too long. Returns what is left of it."""
     if state is None or state.state is None:
         return None
     left, full = dict(state.state), tokens.count(_json(state.state))
-    head = f"revision {state.revision}, {state.updated_at:%Y-%m-%d}, {_name(state.app_name)}"
+    head = f"revision {state.revision}, {day_shown(state.updated_at, zone)}, {_name(state.app_name)}"
     most = min(STATE_MOST, packing.room(_STATE))
     gone = list[str]()
     while True:

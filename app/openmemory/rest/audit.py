@@ -13,7 +13,7 @@ from openmemory.identity.principal import Principal
 from openmemory.rest.caller import TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import Seconds, moment
+from openmemory.rest.schemas import FromDate, first_moment
 
 router = Router("/api/v1/audit", "access")
 
@@ -28,11 +28,12 @@ async def read_audit(
     ] = None,
     event: Annotated[list[AuditAction] | None, Query(description="Only these events; may be repeated.")] = None,
     denied: Annotated[bool, Query(description="Only what was refused.")] = False,
-    since: Seconds | None = None,
+    since: FromDate | None = None,
     before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="Only events with a smaller id.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> AuditPage:
     """Shows who did what, from where and when, newest first. A user sees what was done with their own memories."""
     who: Caller | Principal = asking.principal if user_id is None else await asking.as_owner(user_id)
-    wanted = AuditQuery(tuple(event or ()), denied, moment(since), before, limit)
+    zone = who.timezone or services.settings.access.timezone
+    wanted = AuditQuery(tuple(event or ()), denied, first_moment(since, zone), before, limit)
     return await services.audit.read(who, wanted)

@@ -29,7 +29,7 @@ from openmemory.rest import upload
 from openmemory.rest.caller import LEFT_OUT, AuthenticatedRequest, BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import Problem, documented, problem
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import Seconds, moment
+from openmemory.rest.schemas import FromDate, ToDate, first_moment, last_moment
 from openmemory.uploads.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ class ExportBody(BaseModel):
 
     user_id: BodyUser = None
     app_id: UUID | None = Field(default=None, description="Only what this app wrote.")
-    from_date: Seconds | None = None
-    to_date: Seconds | None = None
+    from_date: FromDate | None = None
+    to_date: ToDate | None = None
     include_vectors: bool = Field(
         default=True,
         description="With the vectors, so that nothing has to be embedded again where they are brought in.",
@@ -119,7 +119,12 @@ async def export_backup(
 ) -> Response:
     """Exports all memories of a user, including deleted ones, as an archive that `import` accepts."""
     caller = await asking.as_owner(wanted.user_id)
-    which = ExportSelection(wanted.app_id, moment(wanted.from_date), moment(wanted.to_date), wanted.include_vectors)
+    which = ExportSelection(
+        wanted.app_id,
+        first_moment(wanted.from_date, caller.timezone),
+        last_moment(wanted.to_date, caller.timezone),
+        wanted.include_vectors,
+    )
     return download(await services.backup.export(caller, which), caller.user)
 
 

@@ -12,6 +12,7 @@ from openmemory.projects.states import summary
 from openmemory.rest.caller import BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
+from openmemory.rest.zones import BodyTimezone, InTimezone
 from openmemory.search.brief import BUDGET, MAX_BUDGET, MIN_BUDGET, Brief, BriefQuery
 
 router = Router("/api/v1/brief", "search")
@@ -32,10 +33,11 @@ class BriefBody(BaseModel):
         description="The commit that is checked out: memories of commits that are not in its history are left out. Left"
         " out: the one with which the project is registered.",
     )
+    timezone: BodyTimezone = None
     min_score: float = Field(0.5, ge=0, le=1, description="With a query: only memories of at least this score.")
 
 
-@router.post("", responses=documented(403, 404, 413))
+@router.post("", responses=documented(403, 404, 413), dependencies=[InTimezone])
 async def brief(
     services: TheServices,
     asking: TheAsking,
@@ -48,7 +50,7 @@ async def brief(
 
     Without a query, it begins with the state of the project, in short.
     """
-    caller = await asking.as_app(wanted.user_id, wanted.app)
+    caller = (await asking.as_app(wanted.user_id, wanted.app)).in_timezone(wanted.timezone)
     lead, orphans = "", frozenset[UUID]()
     if wanted.namespace is not None:
         orphans = await services.anchors.orphans(caller, wanted.namespace, wanted.head)

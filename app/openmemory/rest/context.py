@@ -14,6 +14,7 @@ from openmemory.projects.usage import MAX_DAYS
 from openmemory.rest.caller import AskingApp, BodyUser, GivenId, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
+from openmemory.rest.zones import BodyTimezone, InTimezone
 
 router = Router("/api/v1/context", "projects")
 
@@ -37,6 +38,7 @@ class ContextBody(BaseModel):
     include_orphans: bool = Field(
         False, description="Memories whose `metadata.commit` is not in the history of `head` come too."
     )
+    timezone: BodyTimezone = None
     explain: bool = Field(False, description="Say of each item why it is in the pack or not (`decisions`).")
 
 
@@ -53,7 +55,7 @@ _PACK: dict[str, Any] = {
 }
 
 
-@router.post("", responses=documented(403, 404, 413))
+@router.post("", responses=documented(403, 404, 413), dependencies=[InTimezone])
 async def context(
     services: TheServices, asking: TheAsking, wanted: Annotated[ContextBody, Body(openapi_examples=_PACK)]
 ) -> ContextPack:
@@ -62,7 +64,7 @@ async def context(
     `text` is for the assistant and has at most `budget` tokens. The state wins over memories, and `conflicts` names
     where they disagree. `dropped` names what was left out. The same rows give the same bytes.
     """
-    caller = await asking.as_app(wanted.user_id, wanted.app)
+    caller = (await asking.as_app(wanted.user_id, wanted.app)).in_timezone(wanted.timezone)
     about = None
     if wanted.about is not None:
         [about] = await services.short_ids.resolved(caller, [wanted.about], "about")

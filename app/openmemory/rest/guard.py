@@ -19,7 +19,7 @@ from openmemory.config.settings import Settings
 from openmemory.errors import OpenMemoryError, Unauthenticated
 from openmemory.identity.principal import Door
 from openmemory.identity.request import RequestContext, bind
-from openmemory.rest import credentials, docs, origins, proxies, upload
+from openmemory.rest import credentials, docs, origins, proxies, upload, zones
 from openmemory.rest.challenge import WELL_KNOWN, www_authenticate
 from openmemory.rest.credentials import RequestCredentials
 from openmemory.rest.errors import problem, refused
@@ -48,6 +48,7 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _HEADERS = frozenset(
     {
         b"content-length", b"content-encoding", b"content-type", b"transfer-encoding", b"x-request-id", b"expect",
+        zones.SENT,
         *origins.HEADERS, *credentials.HEADERS,
     }
 )  # fmt: skip
@@ -217,22 +218,26 @@ class Guard:
         )
         if path == "/" and exchange.credentials.address and self._signs_in(scope, exchange):
             return await self._signed_in(exchange, scope, given)
-        if is_open or (not given.credentials and _is_session_post(scope)):
+        if is_open:
             bind(scope, RequestContext(None, exchange.address, given.request))
             return None
+        principal = None
         try:
-            principal = await self._authenticator.principal(given)
-            if principal.metered:
+            if given.credentials or not _is_session_post(scope):
+                principal = await self._authenticator.principal(given)
+            if principal is not None and principal.metered:
                 await self._rates.request(principal.id)
+            zone = zones.requested(scope, exchange.headers)
         except OpenMemoryError as error:
             answer = self._refused(error, path)
             if cookie is not None and isinstance(error, Unauthenticated):
                 credentials.without_cookie(scope, answer)
             return answer
         door = Door.MCP if path.startswith("/mcp") else Door.REST
-        sender = replace(principal, door=door, address=exchange.address, request=given.request)
-        repeated = bool(exchange.credentials.headers or cookie)
-        bind(scope, RequestContext(sender, exchange.address, given.request, repeated))
+        if principal is not None:
+            principal = replace(principal, door=door, address=exchange.address, request=given.request, timezone=zone)
+        repeated = principal is not None and bool(exchange.credentials.headers or cookie)
+        bind(scope, RequestContext(principal, exchange.address, given.request, repeated, zone))
         return None
 
     def _signs_in(self, scope: Scope, exchange: _RequestState) -> bool:

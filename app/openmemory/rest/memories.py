@@ -20,6 +20,7 @@ from openmemory.rest.caller import MemoryId, MemoryInPath, Owner, OwnerOfMemory,
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import (
+    FromDate,
     MemoriesOfUser,
     MemoryChange,
     MemoryDetail,
@@ -27,11 +28,13 @@ from openmemory.rest.schemas import (
     MemoryPage,
     Message,
     NewMemoryOfUser,
-    Seconds,
+    ToDate,
+    first_moment,
+    last_moment,
     listed,
-    moment,
     parts,
 )
+from openmemory.rest.zones import InTimezone
 from openmemory.services import Services
 from openmemory.stats.schemas import CategoryList
 
@@ -40,14 +43,14 @@ router = Router("/api/v1/memories", "memories")
 _ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
 
 
-@router.get("", responses=documented(403, 404))
+@router.get("", responses=documented(403, 404), dependencies=[InTimezone])
 async def list_memories(
     *,
     services: TheServices,
     caller: Owner,
     app_id: UUID | None = None,
-    from_date: Seconds | None = None,
-    to_date: Seconds | None = None,
+    from_date: FromDate | None = None,
+    to_date: ToDate | None = None,
     categories: Annotated[str | None, Query(description="Names, separated by commas; one must match.")] = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
@@ -72,8 +75,8 @@ async def list_memories(
         threads=listed(thread_id),
         kinds=listed(kind),
         categories=tuple(parts(categories)),
-        created_from=moment(from_date),
-        created_to=moment(to_date),
+        created_from=first_moment(from_date, caller.timezone),
+        created_to=last_moment(to_date, caller.timezone),
         sort=sort,
         descending=descending,
         page=page,
@@ -172,7 +175,7 @@ async def delete_memories(
     return Message(message=f"Successfully deleted {count} memories")
 
 
-@router.post("/filter", responses=documented(400, 403, 404))
+@router.post("/filter", responses=documented(400, 403, 404), dependencies=[InTimezone])
 async def filter_memories(
     services: TheServices,
     asking: TheAsking,
@@ -195,8 +198,8 @@ async def filter_memories(
         text=wanted.search_query or None,
         app_ids=tuple(wanted.app_ids or ()),
         category_ids=tuple(wanted.category_ids or ()),
-        created_from=moment(wanted.from_date),
-        created_to=moment(wanted.to_date),
+        created_from=first_moment(wanted.from_date, caller.timezone),
+        created_to=last_moment(wanted.to_date, caller.timezone),
         sort=sort,
         descending=descending,
         page=wanted.page,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -25,11 +26,10 @@ from openmemory.memories.schemas import (
 )
 from openmemory.memories.validation import MAX_DAYS
 from openmemory.rest.caller import BodyUser, GivenId
+from openmemory.rest.zones import BodyTimezone
 from openmemory.search.schemas import CorpusName
 from openmemory.serialization.omission import is_none
-from openmemory.serialization.timestamps import DateOrTime, EpochInput, EpochSeconds
-
-_YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
+from openmemory.serialization.timestamps import DateOrTime, EpochSeconds, TimeBound
 
 FILTER = (
     "Conditions, as mem0 writes them. Fields: namespace, app, app_id, category, category_id, kind, thread_id, key,"
@@ -38,9 +38,9 @@ FILTER = (
 )
 
 AS_OF = (
-    "Answer as if asked at this time: a date or a time in ISO 8601, of UTC unless it says otherwise. What was written"
-    " later is not found, relative times count from it, and texts are those of that time. The user themself also finds"
-    " what was paused, archived or deleted since."
+    "Answer as if asked at this time: a time in ISO 8601, or a date, which means its first moment. Without an offset it"
+    " is of the time zone of the request. What was written later is not found, relative times count from it, and texts"
+    " are those of that time. The user themself also finds what was paused, archived or deleted since."
 )
 
 EXPLAIN = (
@@ -48,20 +48,22 @@ EXPLAIN = (
     " retrieval method. Explain the answer: how the question was read."
 )
 
-Seconds = Annotated[
-    EpochInput,
-    Field(
-        ge=_YEAR_1,
-        le=_YEAR_9999,
-        description="Seconds since 1970 (not milliseconds), or a date or time in ISO 8601, of UTC unless it says"
-        " otherwise.",
-    ),
-]
+_BOUND = (
+    "Seconds since 1970 (not milliseconds), or a date or time in ISO 8601. Without an offset it is of the time zone of"
+    " the request."
+)
+FromDate = Annotated[TimeBound, Field(description=f"{_BOUND} A date means its first moment.")]
+ToDate = Annotated[TimeBound, Field(description=f"{_BOUND} A date includes its whole day.")]
 
 
-def moment(seconds: int | None) -> datetime | None:
-    """Converts epoch seconds to a time in UTC."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+def first_moment(bound: TimeBound | None, zone: ZoneInfo) -> datetime | None:
+    """Returns the moment at which a range begins, in UTC."""
+    return None if bound is None else bound.first(zone)
+
+
+def last_moment(bound: TimeBound | None, zone: ZoneInfo) -> datetime | None:
+    """Returns the last moment of a range, in UTC."""
+    return None if bound is None else bound.last(zone)
 
 
 def _in_utc(value: datetime) -> datetime:
@@ -291,8 +293,8 @@ class MemoryFilter(BaseModel):
     category_ids: list[UUID] | None = None
     sort_column: str | None = Field(default=None, description="memory, app_name or created_at; with sort_direction.")
     sort_direction: str | None = Field(default=None, description="asc or desc.")
-    from_date: Seconds | None = None
-    to_date: Seconds | None = None
+    from_date: FromDate | None = None
+    to_date: ToDate | None = None
     show_archived: bool | None = False
 
 
@@ -328,10 +330,11 @@ class SearchBody(BaseModel):
     symbol: str | None = Field(
         default=None, description="Only passages of code that define this name, such as get or Store.get."
     )
-    from_date: Seconds | None = None
-    to_date: Seconds | None = None
+    from_date: FromDate | None = None
+    to_date: ToDate | None = None
     filter: dict[str, Any] | None = Field(default=None, description=FILTER)
     as_of: datetime | None = Field(default=None, description=AS_OF)
+    timezone: BodyTimezone = None
     explain: bool = Field(default=False, description=EXPLAIN)
 
 

@@ -11,14 +11,15 @@ from openmemory.rest.caller import Owner, TheAsking, TheServices
 from openmemory.rest.disconnect import while_connected
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import AS_OF, EXPLAIN, SearchBody, listed, moment
+from openmemory.rest.schemas import AS_OF, EXPLAIN, SearchBody, first_moment, last_moment, listed
+from openmemory.rest.zones import InTimezone
 from openmemory.search import filters
 from openmemory.search.schemas import SearchAnswer, SearchQuery
 
 router = Router("/api/v1/memories/search", "search")
 
 
-@router.get("", responses=documented(403, 404, 413))
+@router.get("", responses=documented(403, 404, 413), dependencies=[InTimezone])
 async def search_by_query(
     request: Request,
     services: TheServices,
@@ -31,11 +32,11 @@ async def search_by_query(
     explain: Annotated[bool, Query(description=EXPLAIN)] = False,
 ) -> SearchAnswer:
     """Find a user's memories by meaning and by words, best first."""
-    wanted = SearchQuery(query, limit, filter=filters.read(filter), as_of=as_of, explain=explain)
+    wanted = SearchQuery(query, limit, filter=filters.read(filter, zone=caller.timezone), as_of=as_of, explain=explain)
     return await while_connected(request, services.search.search(caller, wanted))
 
 
-@router.post("", responses=documented(403, 404, 413))
+@router.post("", responses=documented(403, 404, 413), dependencies=[InTimezone])
 async def search_memories(
     request: Request,
     services: TheServices,
@@ -66,6 +67,10 @@ async def search_memories(
                     "summary": "As if asked then",
                     "value": {"user_id": "alice", "query": "what did we plan last week", "as_of": "2026-05-01"},
                 },
+                "on a day of the user": {
+                    "summary": "In a time zone",
+                    "value": {"user_id": "alice", "query": "what happened yesterday?", "timezone": "Europe/Berlin"},
+                },
                 "with conditions": {
                     "value": {
                         "user_id": "alice",
@@ -92,6 +97,7 @@ async def search_memories(
     caller = await asking.as_owner(wanted.user_id)
     if wanted.app is not None:
         caller = await asking.as_app(wanted.user_id, wanted.app)
+    caller = caller.in_timezone(wanted.timezone)
     query = SearchQuery(
         text=wanted.query,
         limit=wanted.limit,
@@ -100,12 +106,12 @@ async def search_memories(
         kinds=(*listed(wanted.kind), *wanted.kinds),
         app_ids=tuple(wanted.app_ids),
         categories=tuple(wanted.categories),
-        created_from=moment(wanted.from_date),
-        created_to=moment(wanted.to_date),
+        created_from=first_moment(wanted.from_date, caller.timezone),
+        created_to=last_moment(wanted.to_date, caller.timezone),
         below=wanted.path or "",
         languages=listed(wanted.language),
         symbol=wanted.symbol or "",
-        filter=filters.parsed(wanted.filter),
+        filter=filters.parsed(wanted.filter, zone=caller.timezone),
         as_of=wanted.as_of,
         explain=wanted.explain,
     )

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import ColumnElement, DateTime, Uuid, and_, bindparam, case, func, literal_column, or_, select, true
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -30,6 +31,7 @@ from openmemory.identity.caller import Caller, Default
 from openmemory.memories.intake import STATE
 from openmemory.memories.models import ACTIVE, Memory, MemoryRevision, MemoryStatusHistory, State
 from openmemory.memories.repository import ALL_STATES, author
+from openmemory.serialization.zones import placed
 
 AS_OF: Any = bindparam("as_of", type_=DateTime(timezone=True))
 
@@ -38,16 +40,16 @@ EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 """The earliest time that is accepted."""
 
 
-def time_of(at: datetime, field: str) -> datetime:
-    """Returns a time in UTC; without an offset it is UTC.
+def time_of(at: datetime, field: str, zone: ZoneInfo) -> datetime:
+    """Returns a time in UTC; without an offset it is of the time zone `zone`.
 
     Raises:
         Invalid: it lies before 1970 or in the future.
     """
-    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    at = placed(at, zone)
     if not EARLIEST <= at <= datetime.now(UTC):
         raise Invalid(field, "must lie between 1970 and now")
-    return at.astimezone(UTC)
+    return at
 
 
 def states(owner: bool) -> Sequence[str]:

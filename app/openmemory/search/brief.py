@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, Field
 
@@ -20,6 +21,7 @@ from openmemory.memories.listing import pages
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.search.schemas import Method, SearchQuery, SearchResult
 from openmemory.search.service import Search
+from openmemory.serialization.zones import day_shown
 
 MIN_BUDGET, BUDGET, MAX_BUDGET = 100, 600, 2_000
 """The limits of a brief in tokens, and its default. Claude Code and Codex cut what is longer than 10,000 characters."""
@@ -95,7 +97,7 @@ class Briefs:
         counting = pages.total(self._database, caller, MemoryQuery(namespaces=namespaces))
         total, groups = await asyncio.gather(counting, asyncio.gather(*reads))
         # In a thread, because the first brief loads the tokenizer.
-        return await asyncio.to_thread(written, groups, asked, total)
+        return await asyncio.to_thread(written, groups, asked, total, caller.timezone)
 
     async def _telling(self, caller: Caller, asked: BriefQuery, namespace: str) -> list[SearchResult]:
         most = asked.budget // TOKENS_OF_A_LINE
@@ -115,14 +117,14 @@ class Briefs:
         ]
 
 
-def written(groups: list[list[SearchResult]], asked: BriefQuery, total: int) -> Brief:
+def written(groups: list[list[SearchResult]], asked: BriefQuery, total: int, zone: ZoneInfo) -> Brief:
     """Returns the brief with as many lines as fit, counted in tokens. Of two groups, the first gets most of the budget,
-    and what the second leaves."""
+    and what the second leaves. Dates are of the time zone `zone`."""
     # A service with another embedder does not load the packaged one before the first brief.
     from openmemory.embeddings.local import count_tokens as count
 
     asked_for = f"namespace {asked.namespace}" if asked.namespace and not instructs(asked.namespace) else ""
-    kept = [list(_lines(group)) for group in groups]
+    kept = [list(_lines(group, zone)) for group in groups]
     head = _head(999, total, asked, 9_999, asked_for)
     lead = [asked.lead] if asked.lead else []
     used = sum(map(count, lead))
@@ -158,9 +160,9 @@ def _head(shown: int, total: int, asked: BriefQuery, tokens: int, asked_for: str
     return f"OpenMemory: {size}; search_memory finds more{where}.\n{DATA}"
 
 
-def _lines(results: Iterable[SearchResult]) -> Iterator[str]:
+def _lines(results: Iterable[SearchResult], zone: ZoneInfo) -> Iterator[str]:
     for result in results:
         if LABEL not in result.labels:
             text = " ".join(result.memory.split())
             cut = text if len(text) <= LINE else text[: LINE - 1].rstrip() + "…"
-            yield f"{str(result.id)[:8]} {result.created_at:%Y-%m-%d} {cut}"
+            yield f"{str(result.id)[:8]} {day_shown(result.created_at, zone)} {cut}"

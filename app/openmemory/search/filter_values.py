@@ -61,13 +61,19 @@ def _number(value: Any) -> float | None:
 
 
 def _moment(value: Any) -> datetime | None:
+    """Returns a time, in UTC if it has an offset."""
     if not isinstance(value, str) or re.fullmatch(ISO, value) is None:
         return None
     try:
         moment = datetime.fromisoformat(value)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return moment if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError:
         return None
+
+
+def is_day(value: Any) -> bool:
+    """Returns True for a date without a time of day."""
+    return isinstance(value, str) and re.fullmatch(_DAY, value) is not None
 
 
 def _scalar(value: Any) -> Scalar | None:
@@ -87,7 +93,7 @@ _TIMES = "a time such as 2026-01-31 or 2026-01-31T12:00:00Z"
 TEXTS = FieldKind((*_EQUALITY, *_PARTIAL, "exists"), "a text", _text)
 _IDS = FieldKind((*_EQUALITY, "exists"), "an id, such as 6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e", _id)
 _NUMBERS = FieldKind((*_EQUALITY, *_RANGE, "exists"), "a number", _number)
-_MOMENTS = FieldKind((*_EQUALITY, *_RANGE, "exists"), _TIMES, _moment)
+MOMENTS = FieldKind((*_EQUALITY, *_RANGE, "exists"), _TIMES, _moment)
 METADATA = FieldKind((*_EQUALITY, *_RANGE, *_PARTIAL, "exists"), "a text, a number, true or false", _scalar)
 
 RANGED = FieldKind((), f"a number, or {_TIMES}", _comparable)
@@ -103,8 +109,8 @@ OWN = {
     "thread_id": TEXTS,
     "key": TEXTS,
     "importance": _NUMBERS,
-    "created_at": _MOMENTS,
-    "updated_at": _MOMENTS,
+    "created_at": MOMENTS,
+    "updated_at": MOMENTS,
 }
 """The fields of a memory itself."""
 

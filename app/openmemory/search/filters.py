@@ -10,21 +10,24 @@ The language is that of mem0: conditions on fields, combined by AND, OR and NOT 
 - `metadata.a.b` descends into objects. `{"metadata": {"a": …}}` is the same as `{"metadata.a": …}`.
 - A missing value equals only null, so `ne`, `nin` and NOT are true for it. `exists` means neither missing nor null.
 - Numbers compare with numbers, and times with ISO 8601 texts (`gt`, `gte`, `lt`, `lte`). A time without an offset is
-  UTC, and a date is its first moment. `contains` looks for a substring of a text, or for an entry of a list in the
-  metadata.
+  of the time zone of the request, in the metadata of UTC. A date is its whole day: `gte` and `lte` include it, `gt` and
+  `lt` do not. `contains` looks for a substring of a text, or for an entry of a list in the metadata.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from openmemory.errors import Invalid
 from openmemory.identity.names import category_name, storable
-from openmemory.search.filter_values import ALIASES, METADATA, OWN, RANGED, TEXTS, FieldKind, Scalar
+from openmemory.search.filter_values import ALIASES, METADATA, MOMENTS, OWN, RANGED, TEXTS, FieldKind, Scalar, is_day
 from openmemory.serialization import exact_json
+from openmemory.serialization.zones import UTC_ZONE, day_end, day_start, placed
 
 MAX_DEPTH = 5
 """The maximum nesting depth of AND, OR and NOT."""
@@ -32,6 +35,8 @@ MAX_CONDITIONS = 50
 """The maximum number of comparisons in a filter."""
 MAX_VALUES = 100
 """The maximum number of entries in a list for `in` or `nin`."""
+MAX_DAYS = 25
+"""The maximum number of entries in such a list if dates are among them: each is compared at both ends."""
 MAX_TEXT = 4_000
 """The maximum number of characters in a text to compare with."""
 MAX_PARTS = 32
@@ -93,8 +98,9 @@ FIELDS = (*OWN, "metadata.NAME")
 """The fields that a condition may test."""
 
 
-def parsed(value: Any, field: str = "filter") -> Node | None:
+def parsed(value: Any, field: str = "filter", *, zone: ZoneInfo = UTC_ZONE) -> Node | None:
     """Parses the JSON of a filter into a tree. Returns None for null and for an empty object, which match everything.
+    `zone`: that of dates, and of times without an offset.
 
     Raises:
         Invalid: an unknown field or operator, a value of a wrong type, too deep, or too many conditions; the message
@@ -102,10 +108,10 @@ def parsed(value: Any, field: str = "filter") -> Node | None:
     """
     if value is None or value == {}:
         return None
-    return _Parser().node(value, field, depth=0)
+    return _Parser(zone).node(value, field, depth=0)
 
 
-def read(text: str | None, field: str = "filter") -> Node | None:
+def read(text: str | None, field: str = "filter", *, zone: ZoneInfo = UTC_ZONE) -> Node | None:
     """Parses a filter from JSON text.
 
     Raises:
@@ -118,13 +124,14 @@ def read(text: str | None, field: str = "filter") -> Node | None:
         value = exact_json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Invalid(field, f"is not valid JSON: {str(error)[:100]}") from None
-    return parsed(value, field)
+    return parsed(value, field, zone=zone)
 
 
 class _Parser:
     """Parses one filter and counts its conditions."""
 
-    def __init__(self) -> None:
+    def __init__(self, zone: ZoneInfo) -> None:
+        self._zone = zone
         self._conditions = 0
 
     def node(self, value: Any, where: str, depth: int) -> Node:
@@ -163,9 +170,10 @@ class _Parser:
             path = tuple(name.split(".")[1:])
             if not all(path) or len(path) > MAX_PARTS:
                 raise Invalid(where, f"must name what to look at, such as metadata.project; {MAX_PARTS} names at most")
-            name, kind = "metadata", METADATA
+            # Texts in the metadata belong to no time zone.
+            about = _About("metadata", path, METADATA, UTC_ZONE)
         elif name in OWN:
-            kind = OWN[name]
+            about = _About(name, path, OWN[name], self._zone)
         else:
             raise Invalid(where, f"is not a known field; valid are {', '.join(FIELDS)}, and AND, OR, NOT")
         if value == "*":
@@ -174,16 +182,16 @@ class _Parser:
             value = {"in": value}
         elif not isinstance(value, Mapping):
             self._count(where)
-            return _compared(_About(name, path, kind), "eq", value, where)
+            return _compared(about, "eq", value, where)
         if not value:
-            raise Invalid(where, f"must hold an operator; valid are {', '.join(kind.operators)}")
+            raise Invalid(where, f"must hold an operator; valid are {', '.join(about.kind.operators)}")
         tests = []
         for operator, operand in value.items():
             at = f"{where}.{_shown(operator)}"
             self._count(at)
-            if operator not in kind.operators:
-                raise Invalid(at, f"is not an operator of this field; valid are {', '.join(kind.operators)}")
-            tests.append(_compared(_About(name, path, kind), operator, operand, at))
+            if operator not in about.kind.operators:
+                raise Invalid(at, f"is not an operator of this field; valid are {', '.join(about.kind.operators)}")
+            tests.append(_compared(about, operator, operand, at))
         return _all(tests)
 
     def _count(self, where: str) -> None:
@@ -194,11 +202,12 @@ class _Parser:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """The subject of a condition: the field, the path and the kind of value."""
+    """The subject of a condition: the field, the path, the kind of value, and the time zone of dates."""
 
     field: str
     path: tuple[str, ...]
     kind: FieldKind
+    zone: ZoneInfo
 
     def test(self, operator: Operator, *values: Scalar) -> Comparison:
         return Comparison(self.field, operator, values, self.path)
@@ -217,11 +226,30 @@ def _compared(about: _About, operator: str, operand: Any, where: str) -> Node:
     if operator == "in":
         if not isinstance(operand, list) or not 1 <= len(operand) <= MAX_VALUES:
             raise Invalid(where, f"must be a list of 1 to {MAX_VALUES} values")
-        values = [_checked(about.kind, one, f"{where}[{number}]") for number, one in enumerate(operand)]
+        values = [_checked(about, about.kind, one, f"{where}[{number}]") for number, one in enumerate(operand)]
+        if about.kind is MOMENTS and any(map(is_day, operand)):
+            if len(operand) > MAX_DAYS:
+                raise Invalid(where, f"must be a list of at most {MAX_DAYS} values if one is a date")
+            return _either([_compared(about, "eq", one, where) for one in operand])
         return about.test(Operator.IN, *values)
     if operand == "" and operator in ("contains", "icontains"):
         raise Invalid(where, "must not be empty")
-    return about.test(Operator(operator), _checked(_of(about, operator), operand, where))
+    kind = _of(about, operator)
+    value = _checked(about, kind, operand, where)
+    if kind in (MOMENTS, RANGED) and is_day(operand):
+        return _compared_with_day(about, operator, date.fromisoformat(operand))
+    return about.test(Operator(operator), value)
+
+
+def _compared_with_day(about: _About, operator: str, day: date) -> Node:
+    """A comparison with a whole day."""
+    first, last = day_start(day, about.zone), day_end(day, about.zone)
+    match operator:
+        case "gt" | "lte":
+            return about.test(Operator(operator), last)
+        case "gte" | "lt":
+            return about.test(Operator(operator), first)
+    return All((about.test(Operator.GTE, first), about.test(Operator.LTE, last)))
 
 
 def _folded(operand: Any) -> Any:
@@ -245,8 +273,10 @@ def _of(about: _About, operator: str) -> FieldKind:
     return METADATA if operator == "eq" else RANGED
 
 
-def _checked(kind: FieldKind, value: Any, where: str) -> Scalar:
+def _checked(about: _About, kind: FieldKind, value: Any, where: str) -> Scalar:
     checked = kind.checked(value)
+    if isinstance(checked, datetime):
+        return placed(checked, about.zone)
     if checked is None:
         raise Invalid(where, f"must be {kind.values}")
     if isinstance(checked, str):

@@ -1,7 +1,9 @@
-"""Finds the times that a question names: "in May 2023", "last week", "since March", "between 3 and 7 June 2023".
+"""Finds the times that a question names: "in May 2023", "last night", "since March", "between 3 and 7 June 2023".
 
-`dateparser` finds the words and the moment that they mean. The words themselves define how long the time is, and
-whether it is open at one end. English only, offline, and loaded with the first question that seems to name a time.
+Parts of a day, weekends and "the last 24 hours" are read here. For all other times, `dateparser` finds the words and
+the moment that they mean. The words themselves define how long the time is, and whether it is open at one end. English
+only, offline, and `dateparser` is loaded with the first question that needs it. Days, weeks and years are those of the
+clock on the user's wall.
 
 Times that only an event defines ("before the move") are not supported. The memory nearest to "the move" was written
 when somebody mentioned it, perhaps months before as a plan or years after as a recollection, so its time is no bound.
@@ -19,6 +21,8 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
+from openmemory.serialization.zones import placed
+
 YEARS = 10
 """The number of years that a month without a year may refer to."""
 
@@ -35,7 +39,7 @@ HALF_LIFE = timedelta(days=4)
 _WHATEVER = """
 a about after all am an and any anything are as at be been before between by did do does done during event events ever
 every everything find for from give going had happen happened happening happens has have i in information is it know
-list me memories memory my new news note noted notes of on once our out recall record recorded remember remembered
+list me memories memory my new news note noted notes of on once our out over recall record recorded remember remembered
 remind said saved say show since some something stored tell that the then there thing things this to until till up us
 was we went were what when which while who with within write wrote written you
 """
@@ -48,7 +52,7 @@ _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
     r"nov(?:ember)?|dec(?:ember)?)"
 )
-_RELATIVE = r"(?:yesterday|today|tonight|tomorrow|ago|(?:last|this|next|past)\s+(?:week|month|year|\w+day))"
+_RELATIVE = r"(?:yesterday|today|tomorrow|ago|(?:last|this|next|past)\s+(?:week|month|year|\w+day))"
 _NAMES_A_TIME = re.compile(rf"\b(?:(?:19|20)\d\d|{_MONTH}|{_RELATIVE})\b", re.IGNORECASE)
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _DAY = re.compile(r"\b(?:[12]?\d|3[01])(?:st|nd|rd|th)?\b", re.IGNORECASE)
@@ -60,6 +64,21 @@ _BETWEEN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
 _AMBIGUOUS = {"may", "march", "mar", "jan", "jun", "dec", "sep", "august"}
 """Words and names that mean more than a month. They count only after a word like "in"."""
 _BEFORE_MONTH = re.compile(r"\b(?:in|of|since|last|next|this|until|before|after|during|early|late|mid|by)\s+$", re.I)
+
+
+_HOURS = {"morning": (4, 12), "afternoon": (12, 18), "evening": (17, 24), "night": (18, 30)}
+"""The hours of the parts of a day. A night ends on the morning after."""
+_DIGITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBERS = {word: number for number, word in enumerate(_DIGITS, 1)} | {"couple of": 2, "few": 3}
+_COUNTS = "|".join(word.replace(" ", r"\s+") for word in _NUMBERS)
+_OWN_TIME = re.compile(
+    rf"\b(?:(?P<day>this|last|yesterday|today|tomorrow)\s+(?P<part>{'|'.join(_HOURS)})|(?P<tonight>tonight)"
+    r"|(?P<which>this\s+past|past|last|this|next)\s+weekend"
+    rf"|(?:last|past)\s+(?P<number>\d{{1,4}}|{_COUNTS})\s+(?P<unit>minute|hour|day|week|month|year)s?"
+    r"|(?:last|past)\s+(?P<one>hour|minute))\b",
+    re.IGNORECASE,
+)
+"""Times that are read here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +99,7 @@ class Period:
 
 def names_a_time(question: str) -> bool:
     """Returns True if a question seems to name a time. Only then is it parsed, in a thread."""
-    return _NAMES_A_TIME.search(question) is not None
+    return _NAMES_A_TIME.search(question) is not None or _OWN_TIME.search(question) is not None
 
 
 class NamedTimes(NamedTuple):
@@ -97,30 +116,94 @@ class NamedTimes(NamedTuple):
 def read(question: str, now: datetime) -> NamedTimes:
     """The times that the first `MAX_TIME_WORDS` time words in a question name. Empty if there are none.
 
-    A month without a year means that month in each of the last `YEARS` years up to `now`. Times are in UTC.
+    A month without a year means that month in each of the last `YEARS` years up to `now`. The time zone is that of
+    `now`; the periods are in UTC.
     """
     if not names_a_time(question):
         return NamedTimes([], False)
-    now = now.astimezone(UTC)
     # The parser returns words with single spaces between them.
     question = " ".join(question.split())
-    named = [found.span() for found in islice(_NAMES_A_TIME.finditer(question), MAX_TIME_WORDS + 1)]
-    cut = len(named) > MAX_TIME_WORDS
-    spans = _spans(
-        question, now, _windows(question, named[:MAX_TIME_WORDS], named[MAX_TIME_WORDS][0] if cut else len(question))
-    )
-    meant = [_meant(question[:at], words, moment, now) for at, words, moment in spans]
-    found = [period for times in meant for period in times]
+    own = list(islice(_OWN_TIME.finditer(question), MAX_TIME_WORDS + 1))
+    times = [_Time(time.start(), time[0], _own(question[: time.start()], time, now)) for time in own[:MAX_TIME_WORDS]]
+    # The parser must not read their words again.
+    others = _OWN_TIME.sub(lambda time: "x" * len(time[0]), question)
+    named = [found.span() for found in islice(_NAMES_A_TIME.finditer(others), MAX_TIME_WORDS + 1)]
+    cut = len(named) > MAX_TIME_WORDS or len(own) > MAX_TIME_WORDS
+    end = named[MAX_TIME_WORDS][0] if len(named) > MAX_TIME_WORDS else len(others)
+    wall = now.replace(tzinfo=UTC)
+    for at, words, moment in _spans(others, wall, _windows(others, named[:MAX_TIME_WORDS], end)):
+        meant = _meant(others[:at], words, moment, wall)
+        times.append(_Time(at, words, [_on_wall(period, now) for period in meant]))
+    times.sort(key=lambda time: time.at)
+    found = [period for time in times for period in time.meant]
     rest = question
-    for (at, words, _), times in zip(reversed(spans), reversed(meant), strict=True):
+    for time in reversed(times):
         # `_spans` may have appended a year from elsewhere to the words.
-        own = words if question.startswith(words, at) else words[: -len(" 2026")]
-        rest = rest[:at] + " " + rest[at + len(own) :] if times else rest
+        own_words = time.words if question.startswith(time.words, time.at) else time.words[: -len(" 2026")]
+        rest = rest[: time.at] + " " + rest[time.at + len(own_words) :] if time.meant else rest
     said = re.findall(r"\w+", rest.lower())
     alone = bool(found) and all(word in _SAYS_NOTHING or _NUMBER.fullmatch(word) for word in said)
-    if len(spans) == 2 and len(found) == 2 and _between(question, spans):
+    if len(times) == 2 and len(found) == 2 and _between(question, times[0].at + len(times[0].words)):
         found = [Period(found[0].start, found[1].end)]
     return NamedTimes(found, alone and not cut, cut)
+
+
+class _Time(NamedTuple):
+    """Words that name a time, where they begin, and the periods that they mean."""
+
+    at: int
+    words: str
+    meant: list[Period]
+
+
+def _on_wall(period: Period, now: datetime) -> Period:
+    """A period whose ends are times on the wall, in UTC. The time zone is that of `now`."""
+    zone = now.tzinfo or UTC
+    start, end = (at and placed(at.replace(tzinfo=None), zone) for at in (period.start, period.end))
+    return Period(start, end)
+
+
+def _own(before: str, time: re.Match[str], now: datetime) -> list[Period]:
+    """The periods of a time of `_OWN_TIME`."""
+    today = _midnight(now).replace(tzinfo=UTC)
+    if time["which"]:
+        found = _weekends(" ".join(time["which"].lower().split()), today)
+    elif (unit := (time["unit"] or time["one"] or "").lower()) in ("hour", "minute"):
+        moment = now.astimezone(UTC) - timedelta(**{f"{unit}s": _count(time["number"])})
+        return [Period(moment, None)]
+    elif unit:
+        return [_on_wall(Period(_earlier(today, _count(time["number"]), unit), None), now)]
+    else:
+        day, part = (time["day"] or "this").lower(), (time["part"] or "night").lower()
+        shift = {"yesterday": -1, "last": -1, "tomorrow": 1}.get(day, 0)
+        # In the small hours, tonight began yesterday.
+        shift -= shift == 0 and part == "night" and now.hour < _HOURS["night"][1] - 24
+        first, last = (today + timedelta(days=shift, hours=hour) for hour in _HOURS[part])
+        found = [Period(first, last)]
+    return [_on_wall(_opened(before, period), now) for period in found]
+
+
+def _count(number: str | None) -> int:
+    number = " ".join((number or "one").lower().split())
+    return int(number) if number.isdecimal() else _NUMBERS[number]
+
+
+def _weekends(which: str, today: datetime) -> list[Period]:
+    """The weekends that are meant. From Monday to Friday, "this weekend" may be the last or the coming one."""
+    coming = today + timedelta(days=5 - today.weekday())
+    weeks = {"last": (-1,), "past": (-1,), "this past": (-1,), "next": (1,)}.get(which) or (
+        (0,) if today.weekday() > 4 else (-1, 0)
+    )
+    return [Period(coming + timedelta(weeks=week), coming + timedelta(days=2, weeks=week)) for week in weeks]
+
+
+def _earlier(day: datetime, number: int, unit: str) -> datetime:
+    """The day that lies a number of days, weeks, months or years before another, at the earliest in the year 1."""
+    if unit in ("day", "week"):
+        return day - timedelta(days=number * (7 if unit == "week" else 1))
+    months = max(day.year * 12 + day.month - 1 - number * (12 if unit == "year" else 1), 12)
+    first = day.replace(year=months // 12, month=months % 12 + 1, day=1)
+    return first.replace(day=min(day.day, _days(first)))
 
 
 def _windows(question: str, named: Sequence[tuple[int, int]], end: int) -> list[slice]:
@@ -161,7 +244,7 @@ def _spans(question: str, now: datetime, windows: Sequence[slice]) -> list[tuple
         year = spans.pop()[2].year
         spans = [(at, f"{words} {year}", moment.replace(day=1, year=year)) for at, words, moment in spans]
     # "from May to July 2023": both are in that year.
-    if len(spans) == 2 and _between(question, spans):
+    if len(spans) == 2 and _between(question, spans[0][0] + len(spans[0][1])):
         (at, words, moment), (_, later, _) = spans
         year_of = _YEAR.search(later)
         if year_of and _WITH_MONTH.search(words) and not _YEAR.search(words):
@@ -169,8 +252,9 @@ def _spans(question: str, now: datetime, windows: Sequence[slice]) -> list[tuple
     return spans
 
 
-def _between(question: str, spans: list[tuple[int, str, datetime]]) -> bool:
-    return _BETWEEN.search(question[: spans[0][0] + len(spans[0][1])]) is not None
+def _between(question: str, end: int) -> bool:
+    """Returns True if the first time, which ends there, is the beginning of a range."""
+    return _BETWEEN.search(question[:end]) is not None
 
 
 def _meant(before: str, words: str, moment: datetime, now: datetime) -> list[Period]:
@@ -221,7 +305,7 @@ def _year_of(moment: datetime) -> Period:
 
 
 def _midnight(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
 
 
 def _days(moment: datetime) -> int:

@@ -134,7 +134,8 @@ class Search:
             return self._counted(await self._with_unread(nothing, caller, query))
         named = NamedTimes([], False)
         if names_a_time(query.text):
-            reading = asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC))
+            now = (query.as_of or datetime.now(UTC)).astimezone(caller.timezone)
+            reading = asyncio.to_thread(periods.read, query.text, now)
             named, _ = await asyncio.gather(reading, pace)
         context = search_context(self._resources, caller, query, named.times)
         if named.alone and (answer := await self._by_time(context)) is not None:
@@ -248,7 +249,8 @@ class Search:
             return PassageAnswer([], Method.HYBRID, NO_PASSAGE)
         times = NamedTimes([], False)
         if names_a_time(query.text):
-            times, _ = await asyncio.gather(asyncio.to_thread(periods.read, query.text, datetime.now(UTC)), pace)
+            now = datetime.now(caller.timezone)
+            times, _ = await asyncio.gather(asyncio.to_thread(periods.read, query.text, now), pace)
         context = search_context(self._resources, caller, query, times.times, PASSAGES)
         round_ = await self._found(context, pace)
         if not round_.rows.rows:
@@ -331,7 +333,7 @@ class Search:
         if query.limit is not None:
             limit = validation.between(query.limit, "limit", 1, search.max_limit)
         if as_of is not None:
-            as_of = time_of(as_of, "as_of")
+            as_of = time_of(as_of, "as_of", caller.timezone)
             until = as_of if until is None else min(until, as_of)
         namespaces = query.namespaces if reached is None else reached
         query = replace(query, namespaces=namespaces, limit=limit, as_of=as_of, created_to=until)

@@ -121,7 +121,7 @@ class Timeline:
             Invalid: the time or the size cannot be used.
         """
         caller.may_read()
-        as_of = time_of(as_of, "as_of")
+        as_of = time_of(as_of, "as_of", caller.timezone)
         validation.between(size, "size", 1, MAX_PAGE_SIZE)
         values = {
             **caller.parameters,
@@ -149,7 +149,7 @@ class Timeline:
         """
         caller.must_be_owner("see what changed", everywhere=False)
         caller.may_read()
-        since, until = time_of(since, "since"), time_of(until, "until")
+        since, until = time_of(since, "since", caller.timezone), time_of(until, "until", caller.timezone)
         if since > until:
             raise Invalid("since", "must not be later than `until`")
         validation.between(size, "size", 1, MAX_PAGE_SIZE)

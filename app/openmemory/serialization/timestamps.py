@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer
+from pydantic_core import CoreSchema, core_schema
+
+from openmemory.serialization.zones import day_end, day_start, placed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -57,15 +62,63 @@ def _midnight(value: Any) -> Any:
     return f"{value}T00:00:00Z" if is_date else _from_epoch(value)
 
 
-def _seconds(value: Any) -> Any:
-    if not isinstance(value, str) or not _ISO.match(value):
-        return value
-    try:
-        moment = datetime.fromisoformat(value)
-        return epoch_seconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-    except ValueError:
-        raise ValueError("must be seconds since 1970, or a date or time such as 2026-01-31T12:00:00Z") from None
+class TimeBound:
+    """One end of a range of time, as a request gives it: seconds since 1970, or a date or time in ISO 8601.
 
+    What has no offset belongs to the time zone of the request, and a date to the whole of its day.
+    """
+
+    __slots__ = ("_given",)
+
+    def __init__(self, given: int | date) -> None:
+        """`given`: seconds, a date, or a `datetime`."""
+        self._given = given
+
+    def first(self, zone: ZoneInfo) -> datetime:
+        """The bound as the beginning of a range: a date means its first moment."""
+        day = self._day
+        return self._moment(zone) if day is None else day_start(day, zone)
+
+    def last(self, zone: ZoneInfo) -> datetime:
+        """The bound as the end of a range, which belongs to it: a date means its last moment."""
+        day = self._day
+        return self._moment(zone) if day is None else day_end(day, zone)
+
+    @property
+    def _day(self) -> date | None:
+        given = self._given
+        return given if isinstance(given, date) and not isinstance(given, datetime) else None
+
+    def _moment(self, zone: ZoneInfo) -> datetime:
+        if isinstance(self._given, datetime):
+            return placed(self._given, zone)
+        assert isinstance(self._given, int)
+        return datetime.fromtimestamp(self._given, UTC)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Returns how pydantic reads a bound: as seconds, unless it looks like ISO 8601."""
+        seconds = core_schema.int_schema(ge=_YEAR_1, le=_YEAR_9999)
+        return core_schema.no_info_wrap_validator_function(cls._read, seconds)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Returns the schema of what is accepted."""
+        return {"anyOf": [handler(schema), {"type": "string"}]}
+
+    @classmethod
+    def _read(cls, value: Any, seconds: Callable[[Any], int]) -> TimeBound:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, str) or not _ISO.match(value):
+            return cls(seconds(value))
+        try:
+            return cls(date.fromisoformat(value) if _DATE.fullmatch(value) else datetime.fromisoformat(value))
+        except ValueError:
+            raise ValueError("must be seconds since 1970, or a date or time such as 2026-01-31T12:00:00Z") from None
+
+
+_YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _ISO = re.compile(r"\d{4}-\d{2}")
@@ -75,9 +128,6 @@ TimeInput = Annotated[datetime, BeforeValidator(_from_epoch)]
 
 DateOrTime = Annotated[datetime, BeforeValidator(_midnight)]
 """A time as in `TimeInput`, or a date, which means its first moment in UTC."""
-
-EpochInput = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str)]
-"""Seconds since 1970, or a date or time in ISO 8601, of UTC unless it says otherwise."""
 
 NaiveTime = Annotated[datetime, PlainSerializer(naive_iso, return_type=str)]
 EpochSeconds = Annotated[datetime, PlainSerializer(epoch_seconds, return_type=int)]

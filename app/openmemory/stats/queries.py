@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import DateTime, Uuid, bindparam, literal_column, select, true
+from sqlalchemy import ARRAY, DateTime, Uuid, bindparam, literal_column, select, true
 
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
@@ -22,21 +22,21 @@ DAYS = CompiledStatement(
         """
         SELECT a.id AS app_id, each.day, sum(each.written)::int AS written, sum(each.accessed)::int AS accessed
         FROM apps AS a CROSS JOIN LATERAL (
-            SELECT (m.created_at AT TIME ZONE 'UTC')::date AS day, count(*) AS written, 0 AS accessed
+            SELECT width_bucket(m.created_at, :days) AS day, count(*) AS written, 0 AS accessed
             FROM memories AS m WHERE m.app_id = a.id AND m.created_at >= :since AND m.created_at <= now() GROUP BY 1
             UNION ALL
-            SELECT (l.accessed_at AT TIME ZONE 'UTC')::date, 0, count(*)
+            SELECT width_bucket(l.accessed_at, :days), 0, count(*)
             FROM memory_access_logs AS l
             WHERE l.app_id = a.id AND l.accessed_at >= :since AND l.accessed_at <= now() GROUP BY 1
         ) AS each
         WHERE a.owner_id = :user AND (CAST(:app AS uuid) IS NULL OR a.id = :app)
         GROUP BY a.id, each.day ORDER BY a.id, each.day
         """,
-        {"user": Uuid(), "app": Uuid(), "since": DateTime(timezone=True)},
+        {"user": Uuid(), "app": Uuid(), "since": DateTime(timezone=True), "days": ARRAY(DateTime(timezone=True))},
     )
 )
-"""Count the writes and accesses of the apps of a `user`, or of one `app`, on each day `since` then. Days without either
-are left out."""
+"""Count the writes and accesses of the apps of a `user`, or of one `app`, on each day `since` then. `days` has the
+first moment of each day; a day is its number there, from 1. Days without either are left out."""
 
 
 async def categories(tx: Tx, caller: Caller, states: tuple[State, ...]) -> Sequence[Any]:

@@ -56,9 +56,7 @@ class CategoryList(BaseModel):
 
 
 class AppDay(BaseModel):
-    """The writes and accesses of one app on one day, in UTC."""
-
-    model_config = ConfigDict(from_attributes=True)
+    """The writes and accesses of one app on one day, in the time zone of the user."""
 
     app_id: UUID
     day: date

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 from sqlalchemy import select
@@ -22,6 +22,7 @@ from openmemory.memories.models import State
 from openmemory.memories.repository import KEPT_STATES
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.memories.service import MAX_PAGE_SIZE
+from openmemory.serialization.zones import day_start, today
 from openmemory.stats import queries
 from openmemory.stats.schemas import (
     Accessed,
@@ -74,7 +75,7 @@ class Stats:
 
     async def daily(self, caller: Caller, *, days: int = 30, app_id: UUID | None = None) -> Sequence[AppDay]:
         """The writes and accesses of each app of the user, or of one, on each of the last days, today included. Days
-        without either are left out. Days are in UTC.
+        without either are left out. Days are those of the caller's time zone.
 
         Raises:
             Forbidden: the caller is an app.
@@ -83,11 +84,16 @@ class Stats:
         caller.must_be_owner("see what their apps wrote and read")
         caller.may_read()
         validation.between(days, "days", 1, MAX_DAYS)
-        since = datetime.combine(datetime.now(UTC).date(), time(), UTC) - timedelta(days=days - 1)
+        first = today(caller.timezone) - timedelta(days=days - 1)
+        starts = [day_start(first + timedelta(days=number), caller.timezone) for number in range(days)]
+        wanted = {"user": caller.user_id, "app": app_id, "since": starts[0], "days": starts}
         async with self._database.planned() as tx:
-            rows = await queries.DAYS.rows(tx, {"user": caller.user_id, "app": app_id, "since": since})
+            rows = await queries.DAYS.rows(tx, wanted)
             await audit_log.record(tx, caller, AuditAction.STATS_READ)
-        return [AppDay.model_validate(row) for row in rows]
+        return [
+            AppDay(app_id=id_, day=first + timedelta(days=number - 1), written=written, accessed=accessed)
+            for id_, number, written, accessed in rows
+        ]
 
     async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
         """The memories that one app wrote and that are not deleted, newest first.

@@ -73,7 +73,7 @@ async def show_activity(
         next=found.next,
         newest=found.entries[0].id if found.entries else 0,
         words=WORDS,
-        year=calendar(written, accessed),
+        year=calendar(written, accessed, page.today),
     )
 
 
@@ -157,7 +157,9 @@ async def _messages(
         while monotonic() < end and await authenticator.still_valid(page.principal):
             if entries := await page.services.feed.since(page.caller, events, after, limit=PAGE_SIZE):
                 after = entries[0].id
-                html = rendered("entries.html", entries=entries, words=WORDS, link=_from_the_page(page), by=page.by)
+                html = rendered(
+                    "entries.html", page.timezone, entries=entries, words=WORDS, link=_from_the_page(page), by=page.by
+                )
                 yield _message(after, html)
                 said = monotonic()
             elif monotonic() - said > HEARTBEAT:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any, NamedTuple, get_args
 from uuid import UUID
 
@@ -46,19 +46,19 @@ class Activity(NamedTuple):
     accesses: Sparkline
 
     @classmethod
-    def of(cls, days: Iterable[AppDay]) -> Activity:
-        """Returns the activity of these days."""
+    def of(cls, days: Iterable[AppDay], today: date) -> Activity:
+        """Returns the activity of these days up to `today`."""
         written: Counter[date] = Counter()
         accessed: Counter[date] = Counter()
         for each in days:
             written[each.day] += each.written
             accessed[each.day] += each.accessed
-        since = datetime.now(UTC).date() - timedelta(days=RECENT_DAYS - 1)
+        since = today - timedelta(days=RECENT_DAYS - 1)
         return cls(
             sum(count for day, count in written.items() if day >= since),
             sum(count for day, count in accessed.items() if day >= since),
-            sparkline(written, "written"),
-            sparkline(accessed, "read"),
+            sparkline(written, "written", today),
+            sparkline(accessed, "read", today),
         )
 
 
@@ -72,7 +72,7 @@ async def list_apps(page: ThePage, number: Annotated[PageNumber, Query(alias="pa
         days[each.app_id].append(each)
     return page.render(
         "apps.html",
-        apps=[(app, _seen(app), Activity.of(days[app.id])) for app in found.apps],
+        apps=[(app, _seen(app), Activity.of(days[app.id], page.today)) for app in found.apps],
         total=found.total,
         number=number,
         pages=-(-found.total // PAGE_SIZE),
@@ -93,7 +93,7 @@ async def show_app(
         app_id=app_id,
         name=as_app.app,
         app=await services.apps.get(page.caller, app_id),
-        activity=Activity.of(await services.stats.daily(page.caller, app_id=app_id)),
+        activity=Activity.of(await services.stats.daily(page.caller, app_id=app_id), page.today),
         recent=RECENT_DAYS,
         rules=[(rule, *in_words(rule)) for rule in rules if rule.app in (None, as_app.app)],
         effects=get_args(Effect),

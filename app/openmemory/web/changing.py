@@ -15,6 +15,7 @@ from openmemory.errors import Invalid
 from openmemory.memories.lifecycle.bulk import BulkChange, Selection
 from openmemory.memories.models import State
 from openmemory.memories.schemas import Expiry
+from openmemory.serialization.zones import day_start
 from openmemory.web.filters import Filters, TheFilters, day_of
 from openmemory.web.links import is_page
 from openmemory.web.page import PageRequest, TheForm, ThePage, Undo, id_of, text_of, texts_of
@@ -50,7 +51,7 @@ async def change(page: ThePage, form: TheForm) -> Response:
         asked = {**filters.given, "all": "1" if everything else "", "id": ids, "next": page.back(form, "memories")}
         return page.redirect(f"memories/erase?{urlencode(asked, doseq=True)}")
     selection = await _selection(page, filters, everything=everything, ids=ids)
-    wanted, done = _wanted(action, form)
+    wanted, done = _wanted(page, action, form)
     result = await page.services.bulk.apply(page.caller, selection, wanted)
     to = page.back(form, "memories")
     if not result.changed:
@@ -62,7 +63,7 @@ async def change(page: ThePage, form: TheForm) -> Response:
     return page.done(words, to, Undo("memories/undo", {"change": str(result.action)}))
 
 
-def _wanted(action: str, form: FormData) -> tuple[BulkChange, str]:
+def _wanted(page: PageRequest, action: str, form: FormData) -> tuple[BulkChange, str]:
     """Returns the change, and a sentence about what was done to how many."""
     if action in STATES:
         state, word = STATES[action]
@@ -79,7 +80,9 @@ def _wanted(action: str, form: FormData) -> tuple[BulkChange, str]:
     day = day_of(text_of(form, "expires"), "expires")
     if day is None:
         raise Invalid("expires", "must be a date such as 2027-05-31")
-    return BulkChange(expiry=Expiry(day + timedelta(days=1))), f"Set {{}} to expire after {day:%Y-%m-%d}."
+    return BulkChange(
+        expiry=Expiry(day_start(day + timedelta(days=1), page.timezone))
+    ), f"Set {{}} to expire after {day:%Y-%m-%d}."
 
 
 @router.post("/ui/memories/undo")

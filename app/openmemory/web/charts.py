@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import NamedTuple
 
 DAYS = 30
@@ -33,9 +33,8 @@ class Sparkline:
     thickness: int = _STEP - 1
 
 
-def sparkline(counts: Mapping[date, int], what: str, today: date | None = None) -> Sparkline:
+def sparkline(counts: Mapping[date, int], what: str, today: date) -> Sparkline:
     """Returns the bars of the last days up to `today`. `what` names what was counted: `written`."""
-    today = today or datetime.now(UTC).date()
     days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
     values = [counts.get(day, 0) for day in days]
     most = max(values)
@@ -79,9 +78,8 @@ class Calendar:
     height: int = 7 * 13
 
 
-def calendar(written: Mapping[date, int], accessed: Mapping[date, int], today: date | None = None) -> Calendar:
+def calendar(written: Mapping[date, int], accessed: Mapping[date, int], today: date) -> Calendar:
     """Returns the cells of the 53 weeks up to `today`, and the figures of each month, newest first."""
-    today = today or datetime.now(UTC).date()
     first = today - timedelta(days=today.weekday() + 52 * 7)
     days = [first + timedelta(days=number) for number in range((today - first).days + 1)]
     most = max(written.get(day, 0) + accessed.get(day, 0) for day in days)

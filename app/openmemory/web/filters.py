@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, time, timedelta
+from datetime import date, datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from starlette.datastructures import FormData
 from openmemory.errors import Invalid
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryQuery
+from openmemory.serialization.zones import day_end, day_start
 from openmemory.web.page import PageRequest, text_of
 
 PAGE_SIZE = 50
@@ -92,8 +93,8 @@ class Filters:
             threads=given(self.thread),
             kinds=given(self.kind),
             categories=given(self.category),
-            created_from=self.created_from,
-            created_to=self.created_to,
+            created_from=self.created_from(page),
+            created_to=self.created_to(page),
             expiring=self.only == "expiring",
             flagged=self.only == "flagged",
             disputed=self.only == "disputed",
@@ -117,16 +118,15 @@ class Filters:
             raise Invalid("sort", f"must be one of {', '.join(SORTED)}")
         return SORTED[self.sort]
 
-    @property
-    def created_from(self) -> datetime | None:
+    def created_from(self, page: PageRequest) -> datetime | None:
         """The first moment of the day in `since`."""
-        return day_of(self.since, "since")
+        day = day_of(self.since, "since")
+        return None if day is None else day_start(day, page.timezone)
 
-    @property
-    def created_to(self) -> datetime | None:
+    def created_to(self, page: PageRequest) -> datetime | None:
         """The last moment of the day in `until`."""
         day = day_of(self.until, "until")
-        return None if day is None else day + timedelta(days=1, microseconds=-1)
+        return None if day is None else day_end(day, page.timezone)
 
     @classmethod
     def of_form(cls, form: FormData) -> Filters:
@@ -144,11 +144,15 @@ def given(value: str) -> tuple[str, ...]:
     return (value,) if value else ()
 
 
-def day_of(value: str, field: str) -> datetime | None:
-    """Returns the first moment of a day, in UTC."""
+def day_of(value: str, field: str) -> date | None:
+    """Returns the day that an address or a form holds; None if it holds none.
+
+    Raises:
+        Invalid: it is no date.
+    """
     if not value:
         return None
     try:
-        return datetime.combine(datetime.strptime(value, "%Y-%m-%d").date(), time(), UTC)
+        return datetime.strptime(value, "%Y-%m-%d").date()
     except ValueError:
         raise Invalid(field, "must be a date such as 2026-05-31") from None

@@ -118,8 +118,8 @@ async def _search(page: PageRequest, filters: Filters) -> Found:
         kinds=given(filters.kind),
         app_ids=await filters.app_ids(page),
         categories=given(filters.category),
-        created_from=filters.created_from,
-        created_to=filters.created_to,
+        created_from=filters.created_from(page),
+        created_to=filters.created_to(page),
     )
     answer = await while_connected(page.request, page.services.search.search(page.caller, query))
     return Found([Row.of_search(each) for each in answer.results], len(answer.results), answer=answer)

@@ -9,10 +9,12 @@ import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from typing import Annotated, Any, NamedTuple, TypeVar
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
@@ -27,6 +29,7 @@ from openmemory.identity.request import principal_of
 from openmemory.memories import validation
 from openmemory.rest.hardening import FORMS
 from openmemory.serialization import exact_json
+from openmemory.serialization.zones import today, zone_or_none
 from openmemory.services import Services
 from openmemory.web.frame import frame, may_open
 from openmemory.web.links import is_page, link
@@ -40,6 +43,9 @@ FORM_COOKIE = "openmemory_form"
 NOTICE_COOKIE = "openmemory_notice"
 """The words on the last action. The next page shows them; with an undo, every page does until they are closed or a
 minute is over."""
+
+TIMEZONE_COOKIE = "openmemory_timezone"
+"""The time zone of the browser, which its scripts set. One that is not known here counts as none."""
 
 UNDO_SECONDS = 60
 _MOST_FIELDS = 2_000
@@ -60,6 +66,11 @@ class PageRequest:
     services: Services
     principal: Principal
     caller: Caller
+
+    @property
+    def may_read(self) -> bool:
+        """True if the credential may read."""
+        return Scope.READ in self.principal.scopes
 
     @property
     def may_write(self) -> bool:
@@ -95,6 +106,16 @@ class PageRequest:
         """Returns True if a page, such as `apps`, shows the credential anything. The navigation omits the others."""
         return may_open(self.principal, path)
 
+    @property
+    def timezone(self) -> ZoneInfo:
+        """The time zone of the days and times on the page."""
+        return self.caller.timezone
+
+    @property
+    def today(self) -> date:
+        """The day that it is for the user."""
+        return today(self.timezone)
+
     def by(self, app: str, added_by: str | None = None) -> str:
         """Returns the name of an app for display. Under the default app is what users do themselves.
 
@@ -118,6 +139,7 @@ class PageRequest:
         fresh = cookie if len(cookie) == _COOKIE_LENGTH else secrets.token_hex(_COOKIE_LENGTH // 2)
         body = rendered(
             template,
+            self.timezone,
             **frame(self.request, self.principal),
             page=self,
             user=self.caller.user,
@@ -173,6 +195,8 @@ async def _page(request: Request, user: str | None = None) -> PageRequest:
         if user is not None:
             user = validation.name(user, "user", services.settings.limits)
         caller = await services.directory.owner(principal, user)
+        if principal.timezone is None and (zone := zone_or_none(unquote(request.cookies.get(TIMEZONE_COOKIE, "")))):
+            caller = replace(caller, timezone=zone)
     except (Forbidden, Invalid, NotFound):
         request.state.user_refused = True
         raise

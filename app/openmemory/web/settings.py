@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from openmemory.config.settings import keys
 from openmemory.web.archives import backup_commands
-from openmemory.web.page import PageRequest, ThePage
+from openmemory.web.page import PageRequest, TheForm, ThePage, text_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -28,13 +28,22 @@ class Setting(NamedTuple):
 
 @router.get("/ui/settings")
 async def show(page: ThePage) -> Response:
-    """Show the settings by section, and how to back up everything."""
+    """Show the settings by section, the time zone of the user, and how to back up everything."""
     return page.render(
         "settings.html",
+        zone=await page.services.directory.timezone(page.caller) if page.may_read else None,
         sections=_sections(page),
         folder=page.services.stores.folder,
         backup=backup_commands(page),
     )
+
+
+@router.post("/ui/settings/timezone")
+async def save_timezone(page: ThePage, form: TheForm) -> Response:
+    """Save the time zone of the user, or forget it."""
+    name = text_of(form, "timezone").strip()
+    await page.services.directory.save_timezone(page.caller, name or None)
+    return page.done("Saved the time zone." if name else "No time zone is saved any more.", "settings")
 
 
 def _sections(page: PageRequest) -> dict[str, list[Setting]]:

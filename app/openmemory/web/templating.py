@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from openmemory.search import query_text
+from openmemory.serialization.zones import in_zone
 
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
@@ -66,16 +68,21 @@ def marks_of(query: str, *, whole: bool) -> re.Pattern[str] | None:
     return re.compile(f"({'|'.join(parts)})", re.IGNORECASE) if parts else None
 
 
+_SHOWN_IN: ContextVar[tzinfo] = ContextVar("time zone of the page", default=UTC)
+
+
 def moment(at: datetime | float | None) -> Markup:
-    """Returns a time as a `<time>` element: how long ago if that is recent, else the date; the whole time as title."""
+    """Returns a time as a `<time>` element: how long ago if that is recent, else the date; the whole time as title. It
+    is of the time zone of the page."""
     if at is None:
         return Markup("")
     if not isinstance(at, datetime):
         at = datetime.fromtimestamp(at, UTC)
     at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     # Numbers and names of months need no escaping, which would take longer than all the rest.
-    whole = at.isoformat(" ", "seconds")[:19]
-    return Markup(f'<time datetime="{at.isoformat()}" title="{whole} UTC">{_told(at)}</time>')  # noqa: S704
+    local = in_zone(at, _SHOWN_IN.get())
+    whole = f"{local.isoformat(' ', 'seconds')[:19]} {local.tzname()}"
+    return Markup(f'<time datetime="{at.isoformat()}" title="{whole}">{_told(local)}</time>')  # noqa: S704
 
 
 def _told(at: datetime) -> str:
@@ -115,6 +122,10 @@ _environment = Environment(
 _environment.filters |= {"visible": visible, "moment": moment, "number": number, "counted": counted, "plus": plus}
 
 
-def rendered(template: str, **values: Any) -> str:
-    """Returns a template filled with these values."""
-    return _environment.get_template(template).render(**values)
+def rendered(template: str, zone: tzinfo = UTC, /, **values: Any) -> str:
+    """Returns a template filled with these values. Times are of the time zone `zone`."""
+    token = _SHOWN_IN.set(zone)
+    try:
+        return _environment.get_template(template).render(**values)
+    finally:
+        _SHOWN_IN.reset(token)

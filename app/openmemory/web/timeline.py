@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from openmemory.rest.disconnect import while_connected
 from openmemory.search.as_of import EARLIEST
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.timeline import Change, MemoriesThen, Place
+from openmemory.serialization.zones import day_end, day_start
 from openmemory.web.differences import Piece, difference
 from openmemory.web.filters import day_of
 from openmemory.web.page import PageRequest, ThePage
@@ -29,8 +30,8 @@ WEEK = timedelta(days=7)
 @router.get("/ui/time")
 async def show_then(page: ThePage, at: str = "", q: str = "", after: str = "") -> Response:
     """Show what was remembered at the end of a day, or search in it."""
-    day = _day(at, "at") or datetime.now(UTC).date()
-    as_of = _end(day)
+    day = _day(at, "at") or page.today
+    as_of = _end(page, day)
     answer, then = None, MemoriesThen(items=[], next=None)
     if q:
         searching = page.services.search.search(page.caller, SearchQuery(q, PAGE_SIZE, as_of=as_of))
@@ -46,10 +47,12 @@ async def show_then(page: ThePage, at: str = "", q: str = "", after: str = "") -
 @router.get("/ui/time/changes")
 async def show_changes(page: ThePage, since: str = "", until: str = "", after: str = "") -> Response:
     """Show what changed from the beginning of one day to the end of another."""
-    last = _day(until, "until") or datetime.now(UTC).date()
+    last = _day(until, "until") or page.today
     first = _day(since, "since") or last - WEEK
-    begin = datetime.combine(first, time(), UTC)
-    found = await page.services.timeline.changes(page.caller, begin, _end(last), after=place_of(after), size=PAGE_SIZE)
+    begin = max(day_start(first, page.timezone), EARLIEST)
+    found = await page.services.timeline.changes(
+        page.caller, begin, _end(page, last), after=place_of(after), size=PAGE_SIZE
+    )
     return page.render(
         "changes.html",
         since=first,
@@ -63,9 +66,9 @@ async def show_changes(page: ThePage, since: str = "", until: str = "", after: s
 
 async def _bounds(page: PageRequest) -> dict[str, Any]:
     """Returns the days from which a visitor may choose."""
-    today = datetime.now(UTC).date()
+    today = page.today
     first = await page.services.timeline.first(page.caller)
-    return {"first": min(first.astimezone(UTC).date(), today) if first else today, "today": today}
+    return {"first": min(first.astimezone(page.timezone).date(), today) if first else today, "today": today}
 
 
 def _parts(change: Change) -> list[Piece]:
@@ -74,18 +77,15 @@ def _parts(change: Change) -> list[Piece]:
 
 
 def _day(value: str, field: str) -> date | None:
-    start = day_of(value, field)
-    if start is None:
-        return None
-    if start.year < EARLIEST.year:
+    day = day_of(value, field)
+    if day is not None and day.year < EARLIEST.year:
         raise Invalid(field, f"must not be before {EARLIEST.year}")
-    return start.date()
+    return day
 
 
-def _end(day: date) -> datetime:
+def _end(page: PageRequest, day: date) -> datetime:
     """Returns the last moment of a day, or now if the day is today."""
-    now = datetime.now(UTC)
-    return now if day == now.date() else datetime.combine(day, time.max, UTC)
+    return datetime.now(UTC) if day == page.today else day_end(day, page.timezone)
 
 
 def place_text(place: Place | None) -> str:

@@ -1,6 +1,10 @@
 // What the pages add where scripts run. Every page works without this file.
 "use strict";
 
+// The service tells days and times in the time zone of the browser.
+const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone ?? "");
+document.cookie = `openmemory_timezone=${zone}; path=/; max-age=31536000; samesite=strict`;
+
 // Moves of htmx change the address and keep the head, whose links are relative to the first address.
 const icon = document.head.querySelector("link[rel=icon]");
 icon.href = icon.href;

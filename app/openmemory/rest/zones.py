@@ -1,0 +1,54 @@
+"""The time zone that a request names, in the header `X-Timezone` or the query parameter `timezone`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+from urllib.parse import unquote
+from zoneinfo import ZoneInfo
+
+from fastapi import Depends, Header, Query
+from pydantic import Field
+from starlette.types import Scope
+
+from openmemory.serialization.zones import FIELD, HEADER, zone_named
+
+SENT = HEADER.lower().encode()
+_IN_QUERY = re.compile(rb"(?:^|&)timezone=([^&]*)")
+
+
+def requested(scope: Scope, headers: Mapping[bytes, bytes]) -> ZoneInfo | None:
+    """Returns the time zone that a request names; None if it names none. The parameter wins over the header.
+
+    Raises:
+        Invalid: there is no such zone.
+    """
+    found = _IN_QUERY.findall(scope["query_string"]) if b"timezone=" in scope["query_string"] else []
+    for field, value in ((FIELD, found[-1] if found else b""), (HEADER, headers.get(SENT, b""))):
+        if value:
+            return zone_named(unquote(value.decode("latin-1")), field)
+    return None
+
+
+_MEANING = (
+    "IANA name of the user's time zone, such as Europe/Berlin, in which dates and words such as `today` are meant."
+    " Left out: the one that the user saved, or access.default_timezone."
+)
+_EXAMPLES = ["Europe/Berlin"]
+
+
+async def _described(
+    timezone: Annotated[str | None, Query(description=_MEANING, examples=_EXAMPLES)] = None,
+    x_timezone: Annotated[str | None, Header(description="As the parameter timezone.", examples=_EXAMPLES)] = None,
+) -> None:
+    """Declares what `requested` has read already, whatever the operation."""
+
+
+InTimezone = Depends(_described)
+"""The dependency of operations for which the time zone of a request makes a difference."""
+
+BodyTimezone = Annotated[
+    str | None, Field(description="As the parameter timezone, which it overrides.", examples=_EXAMPLES)
+]
+"""The field `timezone` of a body; its default is None."""
