@@ -27,6 +27,7 @@ from openmemory.search.lexical import LexicalHit, LexicalSearch, best_first
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.own_writes import delivered
 from openmemory.search.query_analysis import QueryAnalysis, analysed
+from openmemory.search.readback import readable
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +172,8 @@ async def listed(
 ) -> tuple[list[Hit], list[LexicalHit]]:
     """Both lists as they are to be ranked.
 
-    Adds the memories written at a named time. As of a time, the lists are those of that time.
+    Adds the memories written at a named time. As of a time, the lists are those of that time. If the search explains
+    its answer, hits that the caller may not read are removed: a rank reveals how many hits are above it.
     """
     if lookups.written is not None and (written := await lookups.written):
         known = {hit.id for hit in words}
@@ -188,6 +190,10 @@ async def listed(
         dense = [*(hit for hit in dense if hit.id in there), *changed.dense]
         words = [*(hit for hit in words if hit.id in there), *changed.words]
         return sorted(dense, key=lambda hit: -hit.score), best_first(words)
+    if context.query.explain:
+        async with context.database.statement() as tx:
+            there = await readable(tx, context.caller, ids, context.corpus)
+        return [hit for hit in dense if hit.id in there], [hit for hit in words if hit.id in there]
     return dense, words
 
 

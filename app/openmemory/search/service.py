@@ -375,7 +375,7 @@ async def rank(
     dense, words = await listed(context, lookups, dense, words)
     analysis = (await lookups.scope).query
     as_of = context.query.as_of
-    waiting = () if as_of is not None else frozenset(analysis.waiting or ())
+    waiting = lookups.rewritten if as_of is not None else frozenset(analysis.waiting or ())
     first = candidates(dense, words, floor=context.floor, complete=complete, waiting=waiting)
     if not first:
         return [], SearchRound()
