@@ -44,7 +44,8 @@ def explained(hit: Ranked, of: SearchRound, reranker: Arm | None = None) -> Expl
     values, weights = hit.values, hit.weights
     terms = []
     if values is not None and weights is not None:
-        each = zip(FEATURES, values.tolist(), weights.score.tolist(), weights.order.tolist(), strict=True)
+        ordering = weights.order if hit.alike else weights.score
+        each = zip(FEATURES, values.tolist(), weights.score.tolist(), ordering.tolist(), strict=True)
         terms = [
             FeatureTerm(name, value, weight, value * weight, value * order)
             for name, value, weight, order in each

@@ -36,7 +36,8 @@ from openmemory.search.weights import FLAGGED, TOKENS, VECTORS, WORDS, Vector, W
 class Ranked(NamedTuple):
     """One hit. `score` is the chance that it is relevant, from 0 to 1. `values` are its features and `weights` what
     each is worth; both are None for hits that were not ranked by them. `levelled` is what was added to the logit of the
-    score so that it does not contradict the order.
+    score so that it does not contradict the order. `alike`: all hits have the same weights, so that theirs for the
+    order decide; otherwise the scores do.
 
     `cosine` and `bm25` are what the arms said, None if an arm did not list it. `maxsim` is that of its tokens.
     `reranked` is what a second stage added to the score.
@@ -47,6 +48,7 @@ class Ranked(NamedTuple):
     values: Vector | None = None
     weights: Weights | None = None
     levelled: float = 0.0
+    alike: bool = True
     cosine: float | None = None
     bm25: float | None = None
     maxsim: float | None = None
@@ -62,7 +64,9 @@ class Ranked(NamedTuple):
     @property
     def order(self) -> float:
         """The sum by which hits are ordered."""
-        return 0.0 if self.values is None or self.weights is None else float(self.values @ self.weights.order)
+        if self.values is None or self.weights is None:
+            return 0.0
+        return float(self.values @ (self.weights.order if self.alike else self.weights.score))
 
     @property
     def flagged(self) -> bool:
@@ -147,8 +151,11 @@ def ranked(evidence: Evidence) -> list[Ranked]:
     """The candidates as hits, best first. Equal ones keep their order."""
     weights = [weights_of(one, evidence.late) for one in evidence.candidates]
     table = table_of(evidence, weights)
-    order = np.argsort(-_logits(table, weights, "order"), kind="stable")
-    own = _logits(table, weights, "score")[order]
+    own = _logits(table, weights, "score")
+    # Sums by different weights do not compare. Logits of scores do.
+    alike = all(one is weights[0] for one in weights)
+    order = np.argsort(-(_logits(table, weights, "order") if alike else own), kind="stable")
+    own = own[order]
     level = levelled(own)
     hits = []
     for place, before, after in zip(order.tolist(), own.tolist(), level.tolist(), strict=True):
@@ -161,6 +168,7 @@ def ranked(evidence: Evidence) -> list[Ranked]:
                 table[place],
                 weights[place],
                 after - before,
+                alike,
                 one.cosine,
                 None if one.words is None else one.words.score,
                 None if late is None else late.maxsim,
