@@ -22,6 +22,7 @@ BENCHMARKS = {
     "corpora": "searches of memories and of passages, each alone and beside as many of the other",
     "packs": "context packs beside one search of memories, on the same data",
     "pack_quality": "how much of the evidence a context pack holds, beside a search in as many tokens",
+    "corrections": "do context packs keep corrections: pairs of an older and a newer memory, at three budgets",
     "code": "how well searches find files by commit messages, and functions by their docstrings",
     "everyday": "what 60 everyday questions find in 40 memories: the right one, and nothing else",
     "evaluation": "how well searches find what is relevant, on judged collections: the arms alone, fused, and ours",

@@ -103,7 +103,8 @@ class Asked:
 
     async def ours(self, question: Question) -> list[UUID]:
         """What a search answers."""
-        query = SearchQuery(question.text, limit=ANSWERS, namespaces=(question.namespace,))
+        # Recall is measured on ranked lists, whose tails a search does not show.
+        query = SearchQuery(question.text, limit=ANSWERS, namespaces=(question.namespace,), everything=True)
         search = self.services.search
         answer: SearchAnswer | PassageAnswer = await (
             search.search(self.caller, query) if self.corpus is MEMORIES else search.passages(self.caller, query)

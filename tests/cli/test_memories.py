@@ -64,6 +64,17 @@ def test_rows_name_the_app_of_the_text_and_the_one_that_added_it_where_they_diff
         assert "coffee" not in om(*command, "--user", user, "--app", "two").stdout
 
 
+def test_an_empty_answer_says_why_and_an_overview_has_no_scores(om: Run, user: str) -> None:
+    om("add", "My name is Ada", "--user", user)
+    nothing = om("search", "quasar redshift", "--user", user)
+    note = "Nothing was found for “quasar redshift” in the only memory that you may read"
+    assert (nothing.returncode, nothing.stdout.splitlines()) == (0, [f"# {note}"])
+    for more in ([], ["--explain"]):
+        line, *_ = om("search", "who am I?", "--user", user, *more).stdout.splitlines()
+        cells = line.split("\t")
+        assert (cells[0], cells[-1]) == ("-", "My name is Ada")
+
+
 def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> None:
     om("add", "Coffee is black", "--user", user, "--app", "one", "--namespace", "home")
     om("add", "Coffee is bitter", "--user", user, "--app", "two", "--namespace", "work")

@@ -150,7 +150,7 @@ async def test_a_service_whose_lease_another_one_took_delivers_nothing_and_says_
             assert (await first.outbox_delivery.drain()).written == 0
             await look(first)
             method, note, near = await found(first, "Where is the fiddle?")
-            assert (method, near) == (Method.OVERVIEW, [])
+            assert (method, near) == (Method.LEXICAL, [])
             assert note is not None
             assert NO_INDEX.casefold() in note.casefold()
             assert any(LOST in problem for problem in (await first.health.diagnose()).problems)

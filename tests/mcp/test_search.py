@@ -117,3 +117,15 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(
     assert "recency" not in result["parts"]
     del answer["explanation"], result["explanation"], result["parts"]
     assert answer == plain
+
+
+async def test_an_empty_answer_is_one_line_and_an_overview_has_no_scores(call: Call, remember: Remember) -> None:
+    await remember("My name is Ada")
+    nothing = await call("search_memory", query="quasar redshift", format="compact")
+    note = "Nothing was found for “quasar redshift” in the only memory that you may read"
+    assert [content["text"] for content in nothing["content"]] == [f"Note: {note}"]
+    answer = (await call("search_memory", query="quasar redshift"))["structuredContent"]
+    assert (answer["results"], answer["note"]) == ([], note)
+    overview = (await call("search_memory", query="what do you know about me?", explain=True))["structuredContent"]
+    [only] = overview["results"]
+    assert (overview["search_method"], only["memory"], only["score"]) == ("overview", "My name is Ada", None)

@@ -80,7 +80,8 @@ async def test_files_are_found_with_their_lines(services: Services, new_user: st
     assert await lines("search_files", query="can I pay with a card?", namespace="shop", limit=1) == [
         "README.md:3-5 Webshop > Pay:", "  ## Pay", "  ", "  Only with cards.",
     ]  # fmt: skip
-    assert await lines("search_files", query="card", path="nowhere/") == ["Note: No passage that you may read matches"]
+    nothing = await lines("search_files", query="card", path="nowhere/")
+    assert nothing == ["Note: No passage that you may read matches “card”"]
 
 
 async def test_documents_are_found_listed_and_read(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import fields
-from datetime import UTC, datetime
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, get_type_hints
 from uuid import UUID
@@ -12,7 +12,9 @@ from uuid import UUID
 import pytest
 
 from openmemory.projects import tokens
-from openmemory.projects.packing import Material, pack
+from openmemory.projects.pack_items import Material
+from openmemory.projects.pack_schemas import ConflictSide
+from openmemory.projects.packing import pack
 from openmemory.projects.schemas import ProjectState
 from openmemory.search.schemas import PassageResult, SearchResult
 from openmemory.serialization import exact_json
@@ -38,7 +40,11 @@ def _text(rng: random.Random, length: int) -> str:
 def _made(class_: type, **given: Any) -> Any:
     """A result with these fields; the others are empty."""
     hints = get_type_hints(class_)
-    values = {one.name: [] if "list" in str(hints[one.name]) else None for one in fields(class_)}
+    empty = {"list": [], "dict": {}, "<class 'datetime": NOW}
+    values = {
+        one.name: next((value for name, value in empty.items() if name in str(hints[one.name])), None)
+        for one in fields(class_)
+    }
     return class_(**values | given)
 
 
@@ -160,3 +166,87 @@ def test_tokens_are_those_of_the_lines_and_no_fewer_than_words(words: str) -> No
         cut = tokens.cut(text, limit)
         assert tokens.count(cut) <= limit
         assert (cut == text) == (tokens.count(text) <= limit)
+
+
+def _facts(*texts: str, **more: Any) -> list[SearchResult]:
+    """Memories with these texts, the first one the newest, and the best."""
+    return [
+        _made(
+            SearchResult, id=UUID(int=n << 96), memory=text, created_at=NOW - timedelta(days=n), score=0.9 / n,
+            updated_at=NOW - timedelta(days=n), app_name="a", namespace="shop", kind="memory", **more,
+        )
+        for n, text in enumerate(texts, 1)
+    ]  # fmt: skip
+
+
+def test_a_correction_comes_before_what_it_corrects_and_both_are_named() -> None:
+    newer, other, older = _facts("The port is 5433.", "The queue is durable.", "The port is 5434.")
+    made = pack(Material("shop", "q", memories=[older, other, newer]), 500, secret=b"s", explain=True)
+    assert [one.id for one in made.memories] == [newer.id, other.id, older.id]
+    [conflict] = made.conflicts
+    assert conflict.newer == ConflictSide(newer.id, "5433", newer.created_at)
+    assert conflict.older == ConflictSide(older.id, "5434", older.created_at)
+    assert "Conflicts, newer first:\nThe port: [00000001] 5433, [00000003] 5434" in made.text
+
+
+def test_the_older_side_is_never_in_a_pack_alone() -> None:
+    texts = [f"The pool of the {name} service holds {size} connections." for size in (80, 50)
+             for name in ("mail", "search", "billing", "login", "export", "import")]  # fmt: skip
+    facts = _facts(*texts)
+    alone = 0
+    for budget in range(60, 600, 7):
+        made = pack(Material("shop", "q", memories=facts[::-1]), budget, secret=b"s")
+        there = {one.id for one in made.memories}
+        for newer, older in zip(facts[:6], facts[6:], strict=True):
+            assert older.id not in there or newer.id in there
+            alone += newer.id in there and older.id not in there
+        named = {(one.newer.memory_id, one.older.memory_id) for one in made.conflicts}
+        assert len(named) == sum(one.id in there for one in facts[6:])
+    assert alone  # some budgets have room for the newer side only
+
+
+def test_what_is_linked_to_an_included_memory_comes_with_its_relation() -> None:
+    best, *others = _facts("We retry deliveries.", *(f"Fact {n} is something else." for n in range(20)))
+    linked = replace(others[-1], score=0.0, memory="Restarts take three seconds.")
+    far = replace(others[-2], score=0.0, memory="Nothing is linked to this.")
+    material = Material(
+        "shop", "q", memories=[best, *others[:18], linked, far], links=[(linked.id, "explains", best.id)]
+    )
+    made = pack(material, 220, secret=b"s", explain=True)
+    assert [one.id for one in made.memories].index(linked.id) in (1, 2)
+    assert len(made.memories) < 19
+    assert [(one.from_id, one.rel, one.to_id) for one in made.links] == [(linked.id, "explains", best.id)]
+    assert f"[{str(linked.id)[:8]}] explains [{str(best.id)[:8]}]" in made.text
+    [reason] = [one.why for one in made.dropped if one.id == str(far.id)]
+    assert reason == "what it is linked to is left out"
+    without = pack(replace(material, links=[]), 220, secret=b"s")
+    assert linked.id not in {one.id for one in without.memories}
+
+
+def test_rules_of_the_project_come_after_the_best_items_within_their_share() -> None:
+    facts = _facts(*(f"Fact {n} of the shop is here." for n in range(30)))
+    rules = [replace(one, score=0.0, memory=f"Always do {n}.") for n, one in enumerate(facts[-12:])]
+    material = Material("shop", "q", memories=[*facts[:18], *rules], standing={one.id for one in rules})
+    made = pack(material, 400, secret=b"s")
+    there = [one.id in material.standing for one in made.memories]
+    assert there[:3] == [False] * 3
+    some = there[3:].index(False)
+    assert 1 <= some < 12
+    lines = [line for line in made.text.split("\n") if "Always do" in line][:some]
+    assert sum(map(tokens.count, lines)) <= 40
+
+
+def test_tags_and_entities_that_the_text_does_not_say_are_shown() -> None:
+    names = {"tags": ["outbox", "retry", 7], "entities": ["Zoe", "Qdrant"]}
+    [one] = _facts("We retry because of Qdrant.", metadata=names)
+    made = pack(Material("shop", "q", memories=[one]), 500, secret=b"s")
+    assert "We retry because of Qdrant. (#outbox Zoe)" in made.text
+    assert (made.memories[0].tags, made.memories[0].entities) == (["outbox", "retry"], ["Zoe", "Qdrant"])
+
+
+def test_an_app_is_named_once_if_all_memories_are_its() -> None:
+    one, other = _facts("One.", "Two.")
+    assert "Memories from a:" in pack(Material("shop", "q", memories=[one, other]), 500, secret=b"s").text
+    mixed = pack(Material("shop", "q", memories=[one, replace(other, app_name="b")]), 500, secret=b"s").text
+    assert "Memories:" in mixed
+    assert " a: One." in mixed

@@ -33,6 +33,21 @@ async def test_an_answer_says_what_was_found_and_how_with_offsets_in_its_times(c
     assert datetime.fromisoformat(result["created_at"]).utcoffset() is not None
 
 
+async def test_an_empty_answer_keeps_its_shape_and_an_overview_has_no_scores(client, new_user, remember):
+    await remember(new_user, "My name is Ada")
+    nothing = (await client.post(SEARCH, json={"user_id": new_user, "query": "quasar redshift"})).json()
+    assert nothing == {
+        "results": [],
+        "search_method": "hybrid",
+        "note": "Nothing was found for “quasar redshift” in the only memory that you may read",
+    }
+    body = {"user_id": new_user, "query": "who am I?", "explain": True}
+    overview = (await client.post(SEARCH, json=body)).json()
+    [only] = overview["results"]
+    assert (overview["search_method"], only["score"], only["parts"]) == ("overview", None, None)
+    assert "explanation" not in only
+
+
 async def test_only_the_users_own_memories_are_found(client, new_user, remember):
     await remember(f"{new_user}-other", "the coffee of somebody else")
     await remember(new_user, "my coffee")
@@ -157,15 +172,16 @@ async def test_what_a_long_query_leaves_out_is_told(client, new_user, remember):
     await remember(new_user, "coffee in May")
     words = " ".join(f"coffee{number}" for number in range(MAX_LEXEMES))
 
-    async def note(query: str) -> str | None:
+    async def note(query: str) -> str:
         answer = await client.post(SEARCH, json={"user_id": new_user, "query": query})
         assert answer.status_code == 200, answer.text
-        told: str | None = answer.json()["note"]
+        told: str = answer.json()["note"]
         return told
 
-    assert await note("what did we say of coffee on 3 May 2026") is None
-    assert await note("and the coffee of yesterday " * 8) is None
-    assert await note("yesterday coffee " * 17) == f"{LONG_QUERY_NOTE}; {MANY_TIMES_NOTE}"
+    dated = await note("what did we say of coffee on 3 May 2026")
+    assert dated.startswith("Nothing is dated 2026-05-03; the memories that you may read go from ")
+    assert LONG_QUERY_NOTE not in await note("and the coffee of yesterday " * 8)
+    assert (await note("yesterday coffee " * 17)).endswith(f"; {LONG_QUERY_NOTE}; {MANY_TIMES_NOTE}")
     assert await note(f"{words} again") == LONG_QUERY_NOTE
 
 

@@ -241,4 +241,4 @@ async def test_searches_of_passages_can_be_narrowed(said, find):
     found = (await find("agency", thread_id="chat-2"))["passages"]["results"]
     assert {result["thread_id"] for result in found} == {"chat-2"}
     nothing = (await find("agency", namespace="elsewhere"))["passages"]
-    assert (nothing["results"], nothing["note"]) == ([], "No passage that you may read matches")
+    assert (nothing["results"], nothing["note"]) == ([], "No passage that you may read matches “agency”")

@@ -31,7 +31,7 @@ from openmemory.search.late_interaction import late_scores
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.query_analysis import COMMON_SHARE, MIN_MEMORIES, RATE, SAMPLE
 from openmemory.search.ranking import Evidence, candidates, ranked
-from openmemory.search.schemas import Method, SearchQuery
+from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
 from tests.search.test_service import AwayEmbedder
@@ -199,10 +199,11 @@ async def test_a_search_under_rules_finds_the_very_best_that_may_be_read(
         for app in APPS[:2]:
             caller = replace(await services.directory.caller(owner.user, app), default=default)
             query = " ".join(chance.sample(WORDS, chance.randint(2, 4)))
-            answer = await search.search(caller, SearchQuery(query, limit=LIMIT))
-            found = [] if answer.search_method is Method.OVERVIEW else answer.results
-            agree([(it.id, it.parts.ranking) for it in found], await exhaustive(services, world, caller, query))
-            answer = await without_vectors.search(caller, SearchQuery(query, limit=LIMIT))
+            answer = await search.search(caller, SearchQuery(query, limit=LIMIT, everything=True))
+            agree(
+                [(it.id, it.parts.ranking) for it in answer.results], await exhaustive(services, world, caller, query)
+            )
+            answer = await without_vectors.search(caller, SearchQuery(query, limit=LIMIT, everything=True))
             expected = await exhaustive(services, world, caller, query, dense=False)
             answers += agree([(it.id, it.parts.ranking) for it in answer.results][: len(expected or ())], expected)
     assert answers > 8
@@ -222,11 +223,11 @@ async def test_though_the_best_are_each_denied_the_best_of_the_others_are_found(
     caller = await services.directory.caller(owner.user, "cursor")
     query = "dentist garden lantern"
     for _ in range(4):
-        best = await services.search.search(caller, SearchQuery(query, limit=40))
+        best = await services.search.search(caller, SearchQuery(query, limit=40, everything=True))
         for result in best.results:
             new = {"app": "cursor", "effect": "deny", "object_type": "memory", "object": str(result.id)}
             await services.grants.create(owner, GrantCreate.model_validate(new))
-        answer = await services.search.search(caller, SearchQuery(query, limit=LIMIT))
+        answer = await services.search.search(caller, SearchQuery(query, limit=LIMIT, everything=True))
         assert len(answer.results) == LIMIT
         agree([(it.id, it.parts.ranking) for it in answer.results], await exhaustive(services, world, caller, query))
 

@@ -52,7 +52,7 @@ async def asked(services: Services, caller: Caller, query: str, day: float, **mo
 
 
 async def found(services: Services, caller: Caller, query: str, day: float, **more) -> set[str]:
-    return {result.memory for result in (await asked(services, caller, query, day, **more)).results}
+    return {result.memory for result in (await asked(services, caller, query, day, everything=True, **more)).results}
 
 
 async def test_what_was_written_later_is_not_found(services: Services, owner: Caller):

@@ -80,7 +80,7 @@ async def test_however_many_orders_are_planted_the_others_are_found(services: Se
     plain = [f"a tea note that lies on the sill by the window, number {n}" for n in range(5)]
     await delivered(services, owner, *plain)
     for query in ("tea note", "something to drink"):
-        answer = await services.search.search(owner, SearchQuery(query, limit=10))
+        answer = await services.search.search(owner, SearchQuery(query, limit=10, everything=True))
         assert {result.memory for result in answer.results if not result.labels} == set(plain), query
         assert len(answer.results) == 10
 

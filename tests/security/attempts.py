@@ -255,6 +255,10 @@ class Attempts:
             for _ in range(1 if name in rare or any(part in name for part in few) else 40 if name in often else 12)
         ]
 
+    def only(self, *names: str) -> None:
+        """Try these operations only."""
+        self._names = list(names)
+
     @property
     def doors(self) -> set[str]:
         """The operations that are tried."""
@@ -578,9 +582,10 @@ class Attempts:
         body: dict[str, Any] = {"user_id": user, "app": app, "namespace": self._namespace(), "explain": True}
         if self._rng.random() < 0.3:
             body |= {"head": HEAD, "include_orphans": self._rng.random() < 0.5}
-        if self._rng.random() < 0.3:
-            body["about"] = self._given(self._id())
-        body["query"] = self._query()["query"]
+        if self._rng.random() < 0.5:
+            body["about"] = self._given(self._own_id(actor))
+        if "about" not in body or self._rng.random() < 0.5:
+            body["query"] = self._query()["query"]
         asks = _asks(body)
         asks = asks and (asks[0], tuple(dict.fromkeys((*asks[1], "default"))))
         return Attempt(

@@ -60,6 +60,9 @@ HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "app
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 FORM_VALUE = "f" * 64
+COUNT = re.compile(r"(?:in the|there are) ([\d,]+) memories")
+"""The number of memories in the note of a search."""
+
 OPEN = ("/health/live", "/health/ready", "/.well-known/", "/ui/sign-in/")
 
 
@@ -315,6 +318,10 @@ class Trial:
         for each in told & (self.world.owner_of.keys() | self.world.memory_of.keys()):
             if not self._may_be_told(each, actor, speaks, readable, attempt):
                 raise Leak(f"{actor.name} was told {each}: {attempt} {answer.status_code} {_around(each, answer)}")
+        counts = [int(count.replace(",", "")) for count in COUNT.findall(text)]
+        memories_read = sum(self.world.rows[id_].thread is None for id_ in readable if id_ in self.world.rows)
+        if max(counts, default=0) > memories_read:
+            raise Leak(f"{actor.name} was told of {max(counts)} instead of {memories_read}: {attempt} {text}")
         if attempt.exact is not None and answer.status_code == 200 and '"isError":true' not in answer.text:
             if speaks is None:
                 raise Leak(f"{actor.name} was given a list: {attempt}")
@@ -461,6 +468,13 @@ async def test_no_registration_of_a_project_tells_of_a_hidden_one(tenancy):
         actor = trial.rng.choice(trial.world.actors)
         await trial.attempt(actor, trial.attempts.to_door("POST /api/v1/projects", actor))
     assert trial.hidden_registrations > 3
+
+
+async def test_no_pack_names_a_hidden_side_of_a_link_or_a_conflict(tenancy):
+    """Memories of the world are linked, share a thread and a tag, and contradict each other."""
+    trial = await trial_of(tenancy, 46)
+    trial.attempts.only("POST /api/v1/context", "tool mem_get_context", "tool mem_show", "GET /api/v1/links")
+    await trial.run(80)
 
 
 async def test_nothing_of_anybody_else_is_seen_or_changed(tenancy):

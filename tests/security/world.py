@@ -392,8 +392,12 @@ FROM users u JOIN apps a ON a.owner_id = u.id WHERE u.user_id = :user AND a.name
 
 def _memory(rng: random.Random, token: Any, apps: list[str], spaces: list[str], filed: list[str]) -> MemoryCreate:
     return MemoryCreate(
-        text=f"The alpaca {token()} likes {rng.choice(['grass', 'hay', 'carrots'])}.",
-        metadata={"note": token()} | ({"commit": a_commit(rng)} if rng.random() < 0.5 else {}),
+        # Memories contradict each other, share a tag, and are rules, so that packs relate them.
+        text=f"The alpaca {token()} likes {rng.choice(['grass', 'hay', 'carrots'])}."
+        f" The herd size is {rng.randint(2, 9)}.",
+        kind=rng.choice(["memory", "memory", "rule"]),
+        metadata={"note": token(), "tags": ["herd", token()]}
+        | ({"commit": a_commit(rng)} if rng.random() < 0.5 else {}),
         namespace=rng.choice(spaces),
         thread_id=token() if rng.random() < 0.5 else None,
         key=token() if rng.random() < 0.5 else None,

@@ -27,14 +27,27 @@ async def test_a_browser_is_led_to_the_page_and_a_program_is_not(client: httpx.A
     assert program.json()["service"] == "openmemory"
 
 
-async def test_an_added_memory_is_listed_and_found_by_meaning(visitor: Visitor) -> None:
+async def test_an_added_memory_is_listed_and_found_by_meaning(visitor: Visitor, services: Services) -> None:
     await visitor.get("memories")
     assert "Nothing is remembered yet" in visitor.words
     await visitor.submit("memories", text="Alice drinks her coffee black.", categories="Drinks, home")
     assert "1 memory" in visitor.words
+    await services.outbox_delivery.drain()
     await visitor.get("memories", q="how does she take her espresso")
     assert "Alice drinks her coffee black." in visitor.words
     assert "1 memory found" in visitor.words
+
+
+async def test_a_search_that_finds_nothing_says_so_and_an_overview_has_no_scores(
+    visitor: Visitor, remember: Callable[..., Any]
+) -> None:
+    await remember(visitor.user, "My name is Ada.")
+    await visitor.get("memories", q="quasar redshift")
+    assert "Nothing was found for “quasar redshift” in the only memory that you may read" in visitor.words
+    assert "No memory matches" in visitor.words
+    shown = await visitor.get("memories", q="who am I?")
+    assert "My name is Ada." in visitor.words
+    assert "The chance that it is relevant" not in shown
 
 
 async def test_matches_are_marked(visitor: Visitor, remember: Callable[..., Any]) -> None:

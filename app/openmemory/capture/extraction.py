@@ -23,7 +23,7 @@ from openmemory.identity.principal import Scope
 from openmemory.llm.port import LlmUnavailable, Message, PromptTooLong, Reply
 from openmemory.llm.providers import Llms, ProviderLlm
 from openmemory.saved_settings.service import Configuration
-from openmemory.search.schemas import Method, SearchQuery
+from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 
 log = logging.getLogger(__name__)
@@ -162,10 +162,10 @@ class Extractor:
         best: dict[UUID, float] = {}
         limit = self._search.at_most(NEAREST)
         for piece in pieces(said.texts, min(PIECE, self._settings.limits.query)):
-            query = SearchQuery(piece, limit=limit, namespaces=(said.namespace,))
-            answer = await self._search.search(caller, query)
-            for result in answer.results if answer.search_method is not Method.OVERVIEW else ():
-                best[result.id] = max(best.get(result.id, 0.0), result.score)
+            query = SearchQuery(piece, limit=limit, namespaces=(said.namespace,), everything=True)
+            for result in (await self._search.search(caller, query)).results:
+                if result.score is not None:  # an overview has none
+                    best[result.id] = max(best.get(result.id, 0.0), result.score)
         ids = sorted(best.keys() - set(said.verbatim), key=lambda id_: -best[id_])[:NEAREST]
         besides = [*ids, *said.verbatim]
         async with self._database.statement() as tx:

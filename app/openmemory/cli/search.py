@@ -68,7 +68,10 @@ async def search(
     details = _EXPLAINED if explain else ()
     rows = [(*_found(hit), *(_explained(hit) if explain else ()), hit["memory"]) for hit in answer["results"]]
     table = Table([*_COLUMNS, *details, "memory"], rows, wide="memory", details=details)
-    notes = [*_conflicts(answer.get("conflicts", [])), *(_read(answer["explanation"]) if explain else ())]
+    notes = [
+        *_conflicts(answer.get("conflicts", [])),
+        *(_read(answer["explanation"]) if answer.get("explanation") else ()),
+    ]
     if answer["note"]:
         notes.append(answer["note"])
     elif not rows:
@@ -87,13 +90,16 @@ def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _found(hit: dict[str, Any]) -> tuple[str, ...]:
+    score = "-" if hit["score"] is None else f"{hit['score']:.2f}"
     app = writer(hit["app_name"], hit.get("added_by"))
-    return f"{hit['score']:.2f}", hit["id"], local_time(hit["created_at"]), app
+    return score, hit["id"], local_time(hit["created_at"]), app
 
 
 def _explained(hit: dict[str, Any]) -> tuple[str, ...]:
-    """The column values of an explanation."""
-    why, parts = hit["explanation"], hit["parts"]
+    """The column values of an explanation. A memory of an overview has none."""
+    why, parts = hit.get("explanation"), hit["parts"]
+    if why is None:
+        return ("-",) * len(_EXPLAINED)
     numbers = parts["ranking"], *(parts.get(field) for field in _PARTS.values()), parts["penalty"]
     arms = ((_number(why[arm]["score"]), str(why[arm]["rank"] or "-")) for arm in ("words", "meaning"))
     return *map(_number, numbers), *(cell for arm in arms for cell in arm)

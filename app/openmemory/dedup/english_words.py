@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
+def words(some: str) -> frozenset[str]:
+    """The words of a list with blanks between them."""
+    return frozenset(some.split())
 
 
-FUNCTION = _set(
+FUNCTION = words(
     """
     a an the this that these those it its he him his she her hers they them their theirs we us our ours i me my mine you
     your yours user users user's himself herself themselves myself who whom whose which what there here
@@ -21,23 +22,13 @@ FUNCTION = _set(
 )
 """Words without content of their own. Who acts is compared separately."""
 
-GRAMMAR = _set(
-    "not no never none nothing nobody neither nor without cannot cant dont doesnt didnt wont isnt arent wasnt"
+GRAMMAR = words(
+    "not no never none nothing nobody neither nor without cannot cant dont doesnt didnt wont isnt arent wasnt werent "
+    "shouldnt wouldnt couldnt hasnt havent hadnt mustnt aint"
 )
 """Negations without any other content."""
 
-NEGATIONS = GRAMMAR | _set(
-    """
-    avoid
-    avoids avoided avoiding refuse refuses refused dislike dislikes disliked hate hates hated detest detests lack lacks
-    stop stops stopped stopping quit quits cancelled canceled cancels unable disable disables disabled forbid forbids
-    forbidden exclude excludes excluded skip skips skipped against
-    nicht kein keine keinen nie niemals ohne ne pas jamais sans sin nunca ningún não nem senza non mai niet geen nooit
-    inte ingen ikke aldrig нет не никогда
-    """
-)
-
-LIMITING = _set(
+LIMITING = words(
     """
     only solely merely except unless rarely seldom hardly barely sometimes occasionally less fewer least almost nearly
     half partly partially mostly unlike
@@ -45,7 +36,7 @@ LIMITING = _set(
 )
 """Words that limit a statement."""
 
-UNCERTAIN = _set(
+UNCERTAIN = words(
     """
     plan plans planned planning might may could would want wants wanted hope hopes hoping hoped consider
     considers considering considered thinking maybe perhaps probably possibly trying intend intends
@@ -55,10 +46,18 @@ UNCERTAIN = _set(
 )
 """Words for plans, wishes and guesses, which are not facts."""
 
-FORMER = _set("formerly previously former ex once earlier anymore longer past ago originally")
+FORMER = words("formerly previously former ex once earlier anymore longer past ago originally")
 """Words for something that is over."""
 
-ROLES = _set(
+CHANGE = words(
+    """
+    moved switched migrated replaced renamed sold instead became changed anymore
+    umgezogen gewechselt stattdessen ersetzt umbenannt cambiado cambió mudado mudó déménagé remplacé trasferito
+    """
+)
+"""Words of a text that changes what another one says."""
+
+ROLES = words(
     """
     brother sister mother father mum mom dad parent parents wife husband spouse son daughter child children kid kids
     uncle aunt cousin nephew niece grandmother grandfather grandma grandpa boss manager colleague coworker friend
@@ -71,19 +70,19 @@ ROLES = _set(
 ORDERING = ("than", "over", "before", "after", "then", "from", "to", "into", "reports", "instead", "above", "below")
 """Words whose left and right side must not be swapped."""
 
-RELATIONS = _set("to from with for by on at in out of into without against about under over inside outside near until")
+RELATIONS = words("to from with for by on at in out of into without against about under over inside outside near until")
 """Prepositions that relate the following words to the rest."""
 
-AGENT = _set("by on with at")
+AGENT = words("by on with at")
 """Prepositions that may introduce the agent at the end of a sentence."""
 
 CONTRARY = tuple({one, other} for one, other in map(str.split, ("to from", "with for", "to out", "of to", "into from")))
 """Pairs of prepositions that contradict each other before the same word."""
 
-USER = _set("user i me we us he him she her they them")
+USER = words("user i me we us he him she her they them")
 """Pronouns for the user, or for the person a memory is about, as subject or object."""
 
-NAMING = _set(
+NAMING = words(
     """
     is was has had likes loves hates prefers lives lived works worked wants needs uses used plays played plans owns
     moved went said says told and bought sold started studies studied speaks knows teaches taught manages reports
@@ -301,5 +300,5 @@ _APART = """
     merge | rebase | squash
     """
 
-APART = tuple(tuple(_set(part) for part in line.split("|")) for line in _APART.strip().splitlines() if line.strip())
+APART = tuple(tuple(words(part) for part in line.split("|")) for line in _APART.strip().splitlines() if line.strip())
 """Lines of word sets that exclude each other. Words within one set do not."""

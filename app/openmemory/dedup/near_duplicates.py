@@ -24,9 +24,10 @@ from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.config.sections import DedupSettings
 from openmemory.database.engine import Database, Tx
-from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, MIN_SIMILARITY, Relation, compare
+from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, MIN_SIMILARITY, Relation
 from openmemory.dedup.port import Dedup
 from openmemory.dedup.rewriting import complete, rewritable
+from openmemory.dedup.sameness import item, sameness
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
@@ -120,11 +121,12 @@ class Duplicates:
         return NearDuplicates(await self._alike(caller, new, hits) if hits else [])
 
     async def _alike(self, caller: Caller, new: CheckedMemory, hits: Sequence[Hit]) -> list[NearDuplicate]:
-        query = select(Memory.id, Memory.content, Memory.revision).where(_candidates(caller, new, [h.id for h in hits]))
+        which = _candidates(caller, new, [hit.id for hit in hits])
+        query = select(Memory.id, Memory.namespace, Memory.key, Memory.content, Memory.revision).where(which)
         async with self._database.statement() as tx:
             rows = {row.id: row for row in await tx.execute(query, caller.parameters)}
         # In a thread: comparing long texts takes milliseconds each.
-        return await asyncio.to_thread(_judged, new.text, [(hit, rows[hit.id]) for hit in hits if hit.id in rows])
+        return await asyncio.to_thread(_judged, new, [(hit, rows[hit.id]) for hit in hits if hit.id in rows])
 
     async def prepare(self, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> Dedup:
         """Finds the near duplicates. Returns the policy, to be run in the transaction that stores the text."""
@@ -194,11 +196,11 @@ async def _supersede(
     return added.model_copy(update={"event": Event.SUPERSEDE, "previous_memory": alike.memory, "note": SUPERSEDED})
 
 
-def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[NearDuplicate]:
-    """The memories that say the same as the text. Each hit comes with its row."""
-    found = []
+def _judged(new: CheckedMemory, near: Sequence[tuple[Hit, Any]]) -> list[NearDuplicate]:
+    """The memories that say the same as a new one. Each hit comes with its row."""
+    found, newer = [], item(new.namespace, new.key, new.text)
     for hit, row in near:
-        if (relation := compare(row.content, text).relation) is not None:
+        if (relation := sameness(item(row.namespace, row.key, row.content), newer).relation) is not None:
             found.append(NearDuplicate(row.id, row.content, row.revision, round(hit.score, 4), relation))
     return found
 

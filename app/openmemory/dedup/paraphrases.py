@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 from openmemory.dedup.english_words import (
     AGENT,
     APART,
+    CHANGE,
     CONTRARY,
     FORMER,
     FUNCTION,
     GRAMMAR,
     LIMITING,
     NAMING,
-    NEGATIONS,
     NUMBERS,
     ORDERING,
     RELATIONS,
@@ -33,6 +33,7 @@ from openmemory.dedup.english_words import (
     UNITS,
     USER,
 )
+from openmemory.dedup.negations import Negations, negations
 from openmemory.dedup.spelling import Spelling, normalized, spelling
 from openmemory.embeddings.port import PACKAGED
 
@@ -62,6 +63,10 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _SCALES = {"k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000, "bn": 10**9, "billion": 10**9}
 _ACTING = re.compile(r"(?<![\w-])(?<!\w')([A-Z]\w*(?:['-]\w+)*+'?) (?=([a-z']+))")
 _USED_TO = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bget )(?<!\bgot )(?<!\bbe )\bused to\b", re.IGNORECASE)
+_UNSEPARATED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_TAKEN_OVER = re.compile(r"\b(?:took|takes|taken) over\b|\bno longer\b|\bfrom now on\b", re.IGNORECASE)
+_TITLES = ("Dr", "Mr", "Mrs", "Ms", "Prof", "St")
+_ELIDED = re.compile(r"(?:[cdjlmnst]|qu)'(?=[^\W\d_]{2})")
 _PRESENT, _PAST = frozenset({"is", "are", "am", "'s"}), frozenset({"was", "were"})
 
 
@@ -82,13 +87,18 @@ class TextComparison(NamedTuple):
 
 
 def compare(old: str, new: str) -> TextComparison:
+    """Compares the content of two texts with similar vectors: `compared` of their features."""
+    return compared(ComparedText(old), ComparedText(new))
+
+
+def compared(before: ComparedText, after: ComparedText) -> TextComparison:
     """Compares the content of two texts with similar vectors.
 
     Possible differences: `number`, `negation`, `name`, `limit` (only, rarely, less), `certainty` (plans and wishes),
-    `time` (past and present), `opposite`, `who`, `sign` (a sign, a symbol, or the case of an identifier), `order` (who
-    does what to whom), `word` (one was replaced), `besides` (each text says something that the other does not).
+    `change` (one says that something changed), `time` (past and present), `opposite`, `who`, `sign` (a sign, a symbol,
+    or the case of an identifier), `order` (who does what to whom), `word` (one was replaced), `besides` (each text says
+    something that the other does not).
     """
-    before, after = ComparedText(old), ComparedText(new)
     if before.spelling == after.spelling:
         return TextComparison(Relation.SAME)
     because = contrary(before, after)
@@ -209,6 +219,16 @@ class ComparedText:
         """The persons other than the user that the text is about."""
         return frozenset(map(_canonical, self.words)) & _ROLES
 
+    @cached_property
+    def negations(self) -> Negations:
+        """The negations of the text, and what they deny."""
+        return negations(self.text, self.content, _canonical)
+
+    @cached_property
+    def unseparated(self) -> bool:
+        """The text has letters of a script without blanks between words."""
+        return _UNSEPARATED.search(self.text) is not None
+
     def has(self, some: frozenset[str]) -> frozenset[str]:
         """Those of the words that occur in the text."""
         return some & self.every
@@ -219,15 +239,21 @@ def contrary(old: ComparedText, new: ComparedText) -> str:
     checks: tuple[tuple[str, bool], ...] = (
         ("limit", bool(old.has(LIMITING)) != bool(new.has(LIMITING))),
         ("certainty", bool(old.has(UNCERTAIN)) != bool(new.has(UNCERTAIN))),
-        ("negation", _negated(old) != _negated(new)),
+        ("negation", old.negations.differ(new.negations)),
         ("number", _exclusive(old.numbers, new.numbers)),
         ("name", _exclusive(old.identifiers, new.identifiers) or _renamed(old, new)),
         ("who", old.roles != new.roles),
-        ("opposite", any(_exclusive(_members(old, groups), _members(new, groups)) for groups in _APART)),
+        ("opposite", opposites(old, new)),
+        ("change", _changes(old) != _changes(new)),
         ("time", _over(old) != _over(new) or _tense(old, new)),
         ("sign", old.spelling.differs(new.spelling)),
     )
     return next((because for because, differs in checks if differs), "")
+
+
+def opposites(old: ComparedText, new: ComparedText) -> bool:
+    """Returns True if each text has a word that excludes one of the other, such as Tuesday and Friday."""
+    return any(_exclusive(_members(old, groups), _members(new, groups)) for groups in _APART)
 
 
 def _apart(old: ComparedText, new: ComparedText, only_old: frozenset[str], only_new: frozenset[str]) -> str:
@@ -280,6 +306,8 @@ def _begins_sentence(before: str) -> bool:
     """Returns True if a sentence or an item of a list begins after this text."""
     before = before.rstrip("\"'“(")
     rest = before.rstrip()
+    if rest.endswith(".") and rest[:-1].endswith(_TITLES):
+        return False
     after_end = rest[-1:] in (*".!?;:", "") or "\n" in before[len(rest) :]
     return after_end or (rest[-1] in "-*•" and rest != before)
 
@@ -289,8 +317,9 @@ def _over(text: ComparedText) -> bool:
     return bool(text.has(FORMER)) or _USED_TO.search(text.text) is not None
 
 
-def _negated(text: ComparedText) -> bool:
-    return any(word in NEGATIONS or word.endswith("n't") for word in text.words)
+def _changes(text: ComparedText) -> bool:
+    """Returns True if the text says that something has changed."""
+    return bool(CHANGE & set(text.words)) or _TAKEN_OVER.search(text.text) is not None
 
 
 def _tense(old: ComparedText, new: ComparedText) -> bool:
@@ -385,7 +414,7 @@ def _number(currency: str, digits: str, joined: str, apart: str) -> str:
 
 
 def _bare(word: str) -> str:
-    return word.removesuffix("'s").removesuffix("'")
+    return _ELIDED.sub("", word.removesuffix("'s").removesuffix("'"), count=1) if "'" in word else word
 
 
 def _canonical(word: str) -> str:

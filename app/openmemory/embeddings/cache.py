@@ -74,7 +74,7 @@ class CachedEmbedder:
         if run.task.cancelled() or run.task.exception() is not None:
             return
         made = run.task.result()
-        for array in made:
+        for array in (made.vector, made.tokens):
             if array is not None:
                 array.flags.writeable = False
         self._made[text] = made

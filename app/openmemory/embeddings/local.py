@@ -9,8 +9,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -32,7 +33,17 @@ from openmemory.embeddings.port import (
     Vectors,
 )
 from openmemory.embeddings.query_thread import QueryThread, failed
-from openmemory.embeddings.tokens import Flags, Floats, coded, counting, owned, rotation, rounded, thinned
+from openmemory.embeddings.tokens import (
+    Flags,
+    Floats,
+    coded,
+    counting,
+    mostly_unknown,
+    owned,
+    rotation,
+    rounded,
+    thinned,
+)
 
 MAX_TOKENS = 256
 """The token limit that the model was trained with (sentence-transformers' max_seq_length of this model)."""
@@ -47,6 +58,9 @@ RUN_TOKENS = 4
 TOGETHER = 128
 """The number of documents tokenized together, so that chunks of similar length share a run."""
 
+UNKNOWN = "[UNK]"
+"""The token for what is not in the vocabulary."""
+
 T = TypeVar("T")
 Number = TypeVar("Number", bound=np.generic)
 
@@ -58,11 +72,12 @@ Ids = npt.NDArray[np.int64]
 class TokenizedText:
     """The token `ids` of a text or a chunk, with the tokens that the model adds before and after.
 
-    `own` are those that get vectors of their own.
+    `own` are those that get vectors of their own. `unread`: most of the text is unknown to the model.
     """
 
     ids: Sequence[int]
     own: slice
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +177,10 @@ class Model:
     def encode(self, texts: Sequence[str]) -> list[TokenizedText]:
         """Token ids, at most `MAX_TOKENS` a text. The ids identify queries."""
         first = slice(0, MAX_TOKENS - 2)
-        return [_framed(encoding, first, first) for encoding in self._encoded(texts)]
+        return [
+            replace(_framed(encoding, first, first), unread=_is_unread(text, encoding))
+            for text, encoding in zip(texts, self._encoded(texts), strict=True)
+        ]
 
     def cut(self, texts: Sequence[str]) -> list[list[TokenizedText]]:
         """The token ids of each text's chunks."""
@@ -185,12 +203,13 @@ class Model:
         """Embeds questions: the normalised mean of all token vectors, and the vectors of tokens that count."""
         unit, hidden, ids, own = self._computed(encodings)
         if not self._tokenwise:
-            return [QueryEmbedding(vector, None) for vector in unit]
+            return [QueryEmbedding(vector, None, one.unread) for vector, one in zip(unit, encodings, strict=True)]
         numbers = self._counting.numbers[ids]
         own &= self._counting.words[ids] | numbers
         tokens = rounded(hidden[own] @ self._rotation)
         tokens[numbers[own]] = 0
-        return [QueryEmbedding(vector, of) for vector, of in zip(unit, _split(tokens, own), strict=True)]
+        parts = zip(unit, _split(tokens, own), encodings, strict=True)
+        return [QueryEmbedding(vector, of, one.unread) for vector, of, one in parts]
 
     def read(self, encodings: Sequence[TokenizedText]) -> list[tuple[Vector, Codes | None]]:
         """Embeds chunks of texts: the normalised mean of all token vectors, and the codes of tokens that count."""
@@ -340,6 +359,11 @@ def _framed(encoding: Encoding, span: slice, own: slice) -> TokenizedText:
     inner = ids[span.start + 1 : min(span.stop + 1, len(ids) - 1)]
     first, last = own.start - span.start, min(own.stop - span.start, len(inner))
     return TokenizedText([ids[0], *inner, ids[-1]], slice(first + 1, last + 1))
+
+
+def _is_unread(text: str, encoding: Encoding) -> bool:
+    pieces = zip(encoding.word_ids, encoding.tokens, encoding.offsets, strict=True)
+    return mostly_unknown(text, islice(pieces, MAX_TOKENS), UNKNOWN)
 
 
 def _return_free_memory() -> None:

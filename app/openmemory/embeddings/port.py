@@ -34,10 +34,12 @@ class EmbedderUnavailable(Exception):
 
 
 class QueryEmbedding(NamedTuple):
-    """The embedding of a search query. `tokens` is None if the model returns no token vectors."""
+    """The embedding of a search query. `tokens` is None if the model returns no token vectors. `unread`: most of the
+    query is unknown to the model, so that the vector says nothing."""
 
     vector: Vector
     tokens: Tokens | None
+    unread: bool = False
 
 
 class TextEmbedding(NamedTuple):

@@ -95,7 +95,7 @@ class QueryThread:
                 for row, made in zip(rows, network.run([encodings[row] for row in rows]), strict=True):
                     # Copies, so that a kept vector does not keep its whole batch in memory.
                     tokens = None if made.tokens is None else made.tokens.copy()
-                    batch[row].resolve(QueryEmbedding(made.vector.copy(), tokens))
+                    batch[row].resolve(QueryEmbedding(made.vector.copy(), tokens, made.unread))
         except BaseException as error:  # the tokenizer may panic, which is not an Exception; the thread must survive
             words = str(error) if isinstance(error, EmbedderUnavailable) else failed(error)
             for waiting in batch:  # a separate exception for each: tracebacks grow with every raise

@@ -55,6 +55,27 @@ def rotation(dimension: int) -> Floats:
     return found
 
 
+def mostly_unknown(text: str, pieces: Iterable[tuple[int | None, str, tuple[int, int]]], unknown: str) -> bool:
+    """Returns True if most letters of a text belong to words that the model does not know.
+
+    `pieces`: of each token, the number of its word, the token, and its place in the text. `unknown`: the token for what
+    is not in the vocabulary. A word that is spelled letter by letter is not known either, nor is a single letter of
+    another script than the Latin one.
+    """
+    words: dict[int, list[tuple[str, tuple[int, int]]]] = {}
+    for word, token, place in pieces:
+        if word is not None:
+            words.setdefault(word, []).append((token, place))
+    all_letters, strange = 0, 0
+    for parts in words.values():
+        letters = sum(sum(map(str.isalpha, text[start:end])) for _, (start, end) in parts)
+        spelled = all(len(token.removeprefix("##")) == 1 for token, _ in parts)
+        known = not spelled or (len(parts) == 1 and parts[0][0].isascii())
+        all_letters += letters
+        strange += letters if not known or any(token == unknown for token, _ in parts) else 0
+    return strange * 2 > all_letters
+
+
 class TokenKinds(NamedTuple):
     """Flags for the token ids that are parts of `words` and of `numbers`; the others are signs. Shape (vocabulary,)
     each."""

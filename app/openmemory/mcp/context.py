@@ -16,7 +16,7 @@ from openmemory.mcp.identity import Offer
 from openmemory.mcp.tool import Answer, Arguments, JsonObject, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.projects.context import BUDGET, ContextQuery
-from openmemory.projects.pack_schemas import ContextPack
+from openmemory.projects.pack_schemas import ConflictSide, ContextPack
 from openmemory.projects.schemas import NewCheckpoint, TokensGiven
 from openmemory.projects.states import summary
 from openmemory.search.brief import BriefQuery
@@ -48,7 +48,7 @@ class InitialArguments(ProjectArguments):
 class ContextArguments(ProjectArguments):
     query: str = Field(description="The task or question.")
     budget: int = Field(BUDGET, description="Tokens.")
-    cluster: bool = Field(True, description="Show memories that say nearly the same once.")
+    cluster: bool = Field(True, description="Show memories that say the same once.")
     detail: Literal["full", "index"] = Field("full", description="index: a line of each item.")
     include_orphans: bool = Field(False, description="Memories of dropped commits too.")
 
@@ -133,7 +133,7 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
                 "anchor_commit": one.commit or "", "created_at": one.created_at.isoformat(),
                 "is_cluster": bool(one.cluster_ids),
                 "cluster_size": 1 + len(one.cluster_ids), "cluster_ids": [str(id_) for id_ in one.cluster_ids],
-                "overruled": one.overruled,
+                "overruled": one.overruled, "tags": one.tags, "entities": one.entities, "around": one.around or "",
                 "links": [link for link in links if str(one.id) in (link["from"], link["to"])],
             }
             for one in pack.memories
@@ -144,8 +144,7 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
         ],
         "link_trail": links,
         "conflicts": [
-            {"path": one.path, "state": one.state, "memory_id": str(one.memory_id), "value": one.value}
-            for one in pack.conflicts
+            {"about": one.about, "newer": _side(one.newer), "older": _side(one.older)} for one in pack.conflicts
         ],
         "dropped": [
             {"kind": one.kind.value, "id": one.id, "title": one.title, "tokens": one.tokens, "why": one.why}
@@ -160,6 +159,10 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
             "saved_total": pack.budget.saved,
         },
     }  # fmt: skip
+
+
+def _side(side: ConflictSide) -> dict[str, Any]:
+    return {"memory_id": str(side.memory_id or ""), "value": side.value or "", "at": side.at.isoformat()}
 
 
 async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answer:

@@ -58,7 +58,7 @@ class FoundMemory(BaseModel):
     hash: str
     created_at: Time
     updated_at: Time
-    score: float
+    score: float | None = Field(description="0 to 1; null in an overview.")
     metadata: dict[str, Any]
     categories: list[str]
     namespace: str
@@ -130,12 +130,12 @@ def _lines(
     for result, found in zip(answer.results, output.results, strict=True):
         marks = ["conflict"] if result.id in disputed else []
         marks += unusual(result, arguments.namespace, found.namespace, zone)
-        marks += [f"score {found.score:.2f}"] if arguments.explain else []
+        marks += [f"score {found.score:.2f}"] if arguments.explain and found.score is not None else []
         yield memory_line(short[result.id], result, found.app_name, found.memory, marks, zone=zone)
     for each in output.conflicts or ():
         earlier = ", ".join(_said(one, short, zone) for one in each.previous)
         yield f"conflict: {inline(each.key)} = {_said(each.current, short, zone)}; earlier: {earlier}"
-    if not output.results:
+    if not output.results and not answer.note:
         yield "No memory was found."
     if arguments.explain:
         parts = {short[one.id]: one.model_dump(mode="json", include={"parts", "explanation"}) for one in output.results}

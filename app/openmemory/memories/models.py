@@ -54,6 +54,10 @@ LOOKS_LIKE_KEY_VALUES = r"length(content) <= 4096 AND content ~ '^\s*[^\s=|]+\s*
 """A condition that is true for every text that `key_values.parsed` accepts, and for few others."""
 
 
+STANDING = "kind IN ('preference', 'rule', 'instruction') OR (kind = 'decision' AND metadata @> '{\"standing\": true}')"
+"""A condition for memories that hold whatever the question is. A constant, as in the condition of their index."""
+
+
 _ACTIVE = text("state = 'active'")
 _NO_PENDING_LIST = {"fastupdate": "off"}
 
@@ -148,6 +152,11 @@ class Memory(Base):
         Index(
             "idx_memory_project", "user_id", "namespace", "kind", "key",
             postgresql_where=text("state = 'active' AND kind IN ('state', 'keyed')"),
+        ),
+        # The preferences, rules and standing decisions of a namespace.
+        Index(
+            "idx_memory_standing", "user_id", "namespace", text("created_at DESC"), "id",
+            postgresql_where=text(f"state = 'active' AND ({STANDING})"),
         ),
         # Memories that belong to a commit.
         Index(

@@ -9,25 +9,25 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import Boolean, Uuid
 
 from openmemory.config.settings import LimitSettings
-from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database
-from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, ComparedText, contrary
+from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, Relation
+from openmemory.dedup.sameness import item, sameness
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Spaces
-from openmemory.index.sync.entries import array_of
 from openmemory.memories import validation
+from openmemory.memories.schemas import MemoryRecord
 from openmemory.memories.service import Memories
-from openmemory.projects import links
+from openmemory.projects import around
 from openmemory.projects.anchors import anchor, commit, compared
+from openmemory.projects.pack_items import Material
 from openmemory.projects.pack_schemas import ContextPack
-from openmemory.projects.packing import Material, pack
+from openmemory.projects.packing import pack
 from openmemory.projects.states import ProjectStates
 from openmemory.projects.usage import ReadCounts
-from openmemory.search.brief import GENERAL
+from openmemory.search.overview import GENERAL
 from openmemory.search.schemas import PassageResult, SearchQuery, SearchResult
 from openmemory.search.service import Search
 
@@ -37,7 +37,7 @@ BUDGET, MAX_BUDGET = 2_500, 10_000
 MEMORIES, PASSAGES = 10, 4
 """The number of memories and passages that are looked for at least."""
 
-_TOKENS_EACH = 60, 400
+_TOKENS_EACH = 20, 400
 """The tokens of the budget for which one more memory, and one more passage, is looked for."""
 
 _AT_MOST = 50, 12
@@ -45,30 +45,15 @@ _AT_MOST = 50, 12
 _MORE = 20
 """The number of memories, and of passages, that are looked for in addition where some are orphans."""
 
-ALIKE = 0.85
-"""The cosine from which two memories say nearly the same."""
-
-_TRAIL_AND_VECTORS = CompiledStatement(
-    bound(
-        f"""
-        SELECT trail.*, NULL AS vector FROM ({links.TRAIL}) AS trail
-        UNION ALL
-        SELECT e.id, NULL, NULL, e.vector
-        FROM embeddings AS e JOIN memories AS m ON m.id = e.id AND m.hash = e.text_hash
-        WHERE e.kind = 'memory' AND e.model = :model AND e.id = ANY(CAST(:ids AS uuid[])) AND :clusters
-        """,  # noqa: S608 - all values are parameters
-        {"user": Uuid(), "clusters": Boolean()},
-    ),
-    plain=True,
-    binary=True,
-)
+ALIKE = 0.75
+"""The cosine from which the words of two memories are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextQuery:
     """A request for a pack. `about`: a memory from which to start, in place of a question or beside it.
 
-    `clusters`: memories that say nearly the same are shown once. `detail`: `index` shows a line of each item. `head`:
+    `clusters`: memories that say the same are shown once. `detail`: `index` shows a line of each item. `head`:
     the commit that is checked out; by default the one with which the project is registered. `orphans`: memories
     and messages whose commit is not in its history are shown too.
     """
@@ -90,6 +75,16 @@ class _History(NamedTuple):
     commits: Mapping[UUID, str]
     orphans: Set[UUID]
     note: str | None
+
+
+class _Gathered(NamedTuple):
+    """The memories that a pack may hold: what the search found, and what is related to it."""
+
+    memories: list[SearchResult]
+    clusters: Mapping[UUID, Sequence[UUID]]
+    links: list[tuple[UUID, str, UUID]]
+    orphans: list[SearchResult]
+    commits: Mapping[UUID, str]
 
 
 class ContextPacks:
@@ -134,11 +129,15 @@ class ContextPacks:
         question = asked.query or (about and about.content[: self._limits.query])
         if question is None:
             raise Invalid("query", "must be a question, or `about` must name a memory")
-        namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL)))
+        # The log keeps the question for those who reach all of these. It may be the text of the memory.
+        own = () if about is None or asked.query else (about.namespace,)
+        namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL, *own)))
         most, evidence = map(self._search.at_most, _limits(asked.budget))
         wanted = SearchQuery(question, limit=most, namespaces=namespaces)
-        (found, passages), state = await asyncio.gather(
-            self._search.both(caller, wanted, evidence), self._states.find(caller, asked.namespace)
+        (found, passages), state, (standing, near) = await asyncio.gather(
+            self._search.both(caller, wanted, evidence),
+            self._states.find(caller, asked.namespace),
+            self._named(caller, namespaces, about),
         )
         every: list[SearchResult | PassageResult] = [*found.results, *passages.results]
         history = await self._history(caller, asked, every)
@@ -150,28 +149,56 @@ class ContextPacks:
             history = await self._history(caller, asked, every)
         results = [one for one in found.results if one.id not in history.orphans][:most]
         orphans = [one for one in every if one.id in history.orphans]
-        evident = [one for one in passages.results if one.id not in history.orphans][:evidence]
-        if about is not None:
-            results = sorted(results, key=lambda one: one.id != about.id)  # the others keep their order
-        values = {
-            "user": caller.user_id, "ids": array_of(one.id for one in results),
-            "model": self._spaces.serving.model, "clusters": asked.clusters,
-        }  # fmt: skip
-        async with self._database.statement() as tx:
-            rows = await _TRAIL_AND_VECTORS.rows(tx, values)
-        trail = sorted((from_id, rel, to_id) for from_id, rel, to_id, _ in rows if to_id is not None)
-        vectors = {id_: vector for id_, _, to_id, vector in rows if to_id is None}
-        dimension = await self._spaces.serving.dimension() if vectors else 0
+        passed = [one for one in passages.results if one.id not in history.orphans][:evidence]
+        first = [] if about is None else [about.id]
+        gathered = await self._related(caller, asked, results, [*first, *near, *standing], without=history.orphans)
         notes = [note for note in (found.note, None if state is None else state.note, history.note) if note]
-        clusters = await asyncio.to_thread(_clusters, results, vectors, dimension)
         material = Material(
-            asked.namespace, question, state, results, evident, clusters, trail, orphans, history.commits,
-            found.search_method, "; ".join(notes) or None, caller.timezone,
+            asked.namespace, question, state, gathered.memories, passed, gathered.clusters, gathered.links,
+            [*orphans, *gathered.orphans], {**history.commits, **gathered.commits}, found.search_method,
+            "; ".join(notes) or None, asked.about, near, frozenset(standing), caller.timezone,
         )  # fmt: skip
         # In a thread, because tokens are counted.
         made = await asyncio.to_thread(self._packed, material, asked)
         self._counts.count(caller, made)
         return made
+
+    async def _named(
+        self, caller: Caller, namespaces: Sequence[str], about: MemoryRecord | None
+    ) -> tuple[list[UUID], dict[UUID, str]]:
+        """The rules and preferences of the namespaces, and what is around the memory that the pack is about."""
+        async with self._database.statement() as tx:
+            rules = await around.standing(tx, caller, namespaces)
+            return rules, {} if about is None else await around.around(tx, caller, about)
+
+    async def _related(
+        self,
+        caller: Caller,
+        asked: ContextQuery,
+        results: Sequence[SearchResult],
+        more: Sequence[UUID],
+        *,
+        without: Set[UUID],
+    ) -> _Gathered:
+        """The results, and after them `more` memories and those that are linked to any of these."""
+        space = self._spaces.serving
+        known = list(dict.fromkeys([*(one.id for one in results), *more]))
+        async with self._database.statement() as tx:
+            links, vectors = await around.related(tx, caller, known, space.model, vectors=asked.clusters)
+        missing = dict.fromkeys([*more, *(end for from_id, _, to_id in links for end in (from_id, to_id))])
+        there = {*(one.id for one in results), *without}
+        # Links and threads may lead to other namespaces, as far as the caller may read.
+        extra = await self._search.read(
+            caller, SearchQuery(asked.query or ""), [id_ for id_ in missing if id_ not in there]
+        )
+        history = await self._history(caller, asked, extra)
+        kept = [*results, *(one for one in extra if one.id not in history.orphans)]
+        ids = {one.id for one in kept}
+        dimension = await space.dimension() if vectors else 0
+        clusters = await asyncio.to_thread(_clusters, kept, vectors, dimension)
+        orphans = [one for one in extra if one.id in history.orphans]
+        trail = [link for link in links if link[0] in ids and link[2] in ids]
+        return _Gathered(kept, clusters, trail, orphans, history.commits)
 
     async def _history(
         self, caller: Caller, asked: ContextQuery, found: Sequence[SearchResult | PassageResult]
@@ -200,25 +227,27 @@ def _limits(budget: int) -> tuple[int, int]:
 
 
 def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], dimension: int) -> dict[UUID, list[UUID]]:
-    """Groups memories that say nearly the same: the id of the best one, and the ids of the others.
+    """Groups memories that say the same: the id of the one that is shown, and the ids of the others.
 
-    Memories with several vectors are in no group. Neither are those that contradict the best one by a number, a name,
-    a negation or a sign, because vectors hardly tell them apart.
+    The vectors tell which ones are compared. Of two memories, the better one is shown, unless the other says more.
+    Memories with several vectors are in no group.
     """
-    found, taken = dict[UUID, list[UUID]](), set[UUID]()
     size = 4 * dimension
     # A pack shows no flagged memory.
     some = [one for one in results if not one.labels and one.id in vectors and len(vectors[one.id]) == size]
     rows = np.frombuffer(b"".join(vectors[one.id] for one in some), dtype="<f4").reshape(len(some), dimension)
     units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo("f4").tiny)
     alike = np.triu(units @ units.T >= ALIKE, 1)
-    texts = [ComparedText(one.memory) if len(one.memory) <= MAX_TEXT_LENGTH else None for one in some]
-    for best, other in zip(*np.nonzero(alike), strict=True):
-        first, second = some[best], some[other]
-        if first.id in taken or second.id in taken or first.namespace != second.namespace:
+    items = [item(one.namespace, one.key, one.memory) if len(one.memory) <= MAX_TEXT_LENGTH else None for one in some]
+    stands_for = dict[int, list[int]]()
+    taken = set[int]()
+    for best, other in zip(*map(np.ndarray.tolist, np.nonzero(alike)), strict=True):
+        first, second = items[best], items[other]
+        if best in taken or other in taken or first is None or second is None:
             continue
-        text, repeated = texts[best], texts[other]
-        if text is not None and repeated is not None and not contrary(text, repeated):
-            found.setdefault(first.id, []).append(second.id)
-            taken.add(second.id)
-    return found
+        relation = sameness(first, second).relation
+        if relation is not None:
+            shown, left_out = (other, best) if relation is Relation.MORE else (best, other)
+            stands_for[shown] = [*stands_for.get(shown, ()), left_out, *stands_for.pop(left_out, ())]
+            taken.add(left_out)
+    return {some[shown].id: [some[one].id for one in others] for shown, others in stands_for.items()}

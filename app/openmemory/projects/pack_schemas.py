@@ -25,20 +25,29 @@ class PackedKind(StrEnum):
 
 @dataclass(slots=True)
 class PackedMemory:
-    """A memory in a pack. It stands for others that say nearly the same."""
+    """A memory in a pack. It stands for others that say the same."""
 
     id: UUID
     text: Annotated[str, Field(description="Its first line, and the rest on a second line.")]
-    score: float
+    score: Annotated[
+        float | None, Field(description="That of the search. Null: an overview, a link or a rule brings it.")
+    ]
     app_name: str
     namespace: str
     thread_id: str | None
     kind: str
     created_at: datetime
     valid_until: Annotated[datetime | None, Field(exclude_if=is_none)]
-    cluster_ids: Annotated[list[UUID], Field(description="Memories that say nearly the same, which were left out.")]
+    cluster_ids: Annotated[list[UUID], Field(description="Memories that say the same, which were left out.")]
     overruled: Annotated[bool, Field(description="The state gives one of its keys another value.")]
     truncated: bool
+    tags: Annotated[list[str], Field(description="Its tags (`metadata.tags`).")] = field(default_factory=list)
+    entities: Annotated[list[str], Field(description="Its entities (`metadata.entities`).")] = field(
+        default_factory=list
+    )
+    around: Annotated[
+        str | None, Field(exclude_if=is_none, description="What relates it to the memory that the pack is `about`.")
+    ] = None
     commit: Annotated[
         str | None, Field(exclude_if=is_none, description="The commit that it belongs to (`metadata.commit`).")
     ] = None
@@ -68,13 +77,27 @@ class PackedLink:
 
 
 @dataclass(slots=True)
-class StateConflict:
-    """A key to which a memory gives another value than the state does."""
+class ConflictSide:
+    """One side of a conflict: its value, and since when."""
 
-    path: str
-    state: Any
-    memory_id: UUID
-    value: str
+    memory_id: Annotated[UUID | None, Field(description="null: the state of the project.")]
+    value: Annotated[str | None, Field(description="Its value; null: the texts differ by a negation.")]
+    at: datetime
+
+
+@dataclass(slots=True)
+class PackedConflict:
+    """Two sides that exclude each other: memories of the pack, or its state and a memory."""
+
+    about: Annotated[
+        str,
+        Field(
+            description="The key or subject that has two values; or what makes two sentences differ: `number`, "
+            "`negation` or `opposite`."
+        ),
+    ]
+    newer: ConflictSide
+    older: ConflictSide
 
 
 @dataclass(slots=True)
@@ -129,7 +152,7 @@ class ContextPack:
     links: list[PackedLink]
     passages: list[PackedPassage]
     threads: Annotated[list[str], Field(description="The conversations that its items come from.")]
-    conflicts: list[StateConflict]
+    conflicts: Annotated[list[PackedConflict], Field(description="The newer side first.")]
     dropped: list[DroppedItem]
     rules: list[str]
     budget: PackBudget

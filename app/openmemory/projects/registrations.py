@@ -21,7 +21,7 @@ from openmemory.identity.caller import Caller
 from openmemory.projects.models import Project
 
 FIELDS = ("name", "root", "repo", "head", "branch")
-"""What is known of a namespace that is registered."""
+"""The columns that describe a registered namespace."""
 
 ORDER = (Project.created_at, Project.id)
 """Of several registrations of a namespace, the first counts: that of the app that registered it first."""

@@ -28,10 +28,14 @@ class ContextBody(BaseModel):
     app: str | None = Field(None, description="The app that reads; left out: the credential's, or the default app.")
     namespace: str = Field("default", description="The project. Memories of the default namespace come as well.")
     query: str | None = Field(None, description="The question or the task.", examples=["why do we retry?"])
-    about: GivenId | None = Field(None, description="A memory to start from, with or without a question.")
+    about: GivenId | None = Field(
+        None,
+        description="A memory to start from, with or without a question: its links, its neighbours in the "
+        "thread, and what shares its tags or entities come too.",
+    )
     budget: int = Field(BUDGET, ge=0, le=MAX_BUDGET, description="The largest size of the text in tokens.")
     detail: Literal["full", "index"] = Field("full", description="index: a line of each item, to read by its id.")
-    clusters: bool = Field(True, description="Memories that say nearly the same are shown once.")
+    clusters: bool = Field(True, description="Memories that say the same are shown once.")
     head: str | None = Field(
         None, description="The commit that is checked out; left out: the one with which the project is registered."
     )
@@ -61,8 +65,9 @@ async def context(
 ) -> ContextPack:
     """Pack what an assistant should know for a task: the state of the project, and memories, links and passages.
 
-    `text` is for the assistant and has at most `budget` tokens. The state wins over memories, and `conflicts` names
-    where they disagree. `dropped` names what was left out. The same rows give the same bytes.
+    `text` is for the assistant and has at most `budget` tokens. The state wins over memories. `conflicts` names sides
+    that exclude each other, the newer one first, and an older side is never there alone. `dropped` names what was left
+    out. The same rows give the same bytes.
     """
     caller = (await asking.as_app(wanted.user_id, wanted.app)).in_timezone(wanted.timezone)
     about = None

@@ -55,6 +55,10 @@ async def search_memories(
                         "limit": 5,
                     }
                 },
+                "an overview": {
+                    "summary": "Who the user is, what is new, a line for each project; without scores",
+                    "value": {"user_id": "alice", "query": "what do you know about me?"},
+                },
                 "explained": {
                     "summary": "Why each result has its score",
                     "value": {"user_id": "alice", "query": "what did I decide in May 2026", "explain": True},

@@ -19,15 +19,13 @@ from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.memories.listing import pages
 from openmemory.memories.schemas import MemoryQuery
-from openmemory.search.schemas import Method, SearchQuery, SearchResult
+from openmemory.search.overview import GENERAL
+from openmemory.search.schemas import SearchQuery, SearchResult
 from openmemory.search.service import Search
 from openmemory.serialization.zones import day_shown
 
 MIN_BUDGET, BUDGET, MAX_BUDGET = 100, 600, 2_000
 """The limits of a brief in tokens, and its default. Claude Code and Codex cut what is longer than 10,000 characters."""
-
-GENERAL = "default"
-"""The namespace of the memories that belong to no project."""
 
 LINE = 160
 """The maximum number of characters of a memory's text in a brief."""
@@ -109,12 +107,10 @@ class Briefs:
     async def _fitting(self, caller: Caller, asked: BriefQuery, namespaces: tuple[str, ...]) -> list[SearchResult]:
         assert asked.prompt is not None
         query = SearchQuery(asked.prompt, limit=self._search.at_most(FOUND), namespaces=namespaces)
-        answer = await self._search.search(caller, query)
-        if answer.search_method is Method.OVERVIEW:
-            return []  # shown because nothing fits
-        return [
-            result for result in answer.results if result.score >= asked.min_score and result.id not in asked.without
-        ]
+        found = (await self._search.search(caller, query)).results
+        # An overview, which has no scores, fits no prompt.
+        fitting = [result for result in found if result.score is not None and result.score >= asked.min_score]
+        return [result for result in fitting if result.id not in asked.without]
 
 
 def written(groups: list[list[SearchResult]], asked: BriefQuery, total: int, zone: ZoneInfo) -> Brief:

@@ -27,6 +27,7 @@ from openmemory.search.lexical import LexicalHit, LexicalSearch, best_first
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.own_writes import delivered
 from openmemory.search.query_analysis import QueryAnalysis, analysed
+from openmemory.search.query_text import has_words
 from openmemory.search.readback import readable
 
 log = logging.getLogger(__name__)
@@ -102,9 +103,13 @@ def _started(lookup: Awaitable[T]) -> asyncio.Future[T]:
 async def dense_candidates(context: SearchContext, lookups: Lookups, limit: int) -> Dense:
     """The nearest memories by meaning. Empty, with a reason, if the model or the index does not answer."""
     space = context.space
+    if not has_words(context.query.text):
+        return Dense([])  # a model does not tell signs apart
     try:
         question = await lookups.question
         scope, query = await lookups.scope
+        if question.embedding.unread:
+            return Dense([], INDEX_BEHIND if space.behind or query.late else None)
         hits = await space.search(question.embedding.vector, scope.index, limit)
         return Dense(hits, INDEX_BEHIND if space.behind or query.late else None)
     except EmbedderUnavailable as error:
@@ -125,6 +130,10 @@ async def lexical_candidates(
     few memories through. Read-back applies them in any case.
     """
     scope, query = await lookups.scope
+    if not has_words(context.query.text):
+        search = lexical_search(context, scope.lexical, query, limit, filtered=True)
+        async with context.database.statement() as tx:
+            return await search.signs(tx)
     filtered = strict or (scope.lexical.ids is None and context.filter.beyond_words)
     search = lexical_search(context, scope.lexical, query, limit, filtered=filtered)
     hits, waiting = None, query.waiting or ()
@@ -151,10 +160,17 @@ def is_served_by_index(context: SearchContext, scope: SearchScope, query: QueryA
 
 
 def lexical_search(
-    context: SearchContext, where: LexicalFilter, query: QueryAnalysis, limit: int, *, filtered: bool
+    context: SearchContext,
+    where: LexicalFilter,
+    query: QueryAnalysis,
+    limit: int,
+    *,
+    filtered: bool,
+    text: str | None = None,
 ) -> LexicalSearch:
-    """A search by the words of the query. `filtered`: for what meets all conditions of the search."""
-    text = context.query.text.replace("\x00", " ")
+    """A search by the words of the query, or of another text. `filtered`: for what meets all conditions of the
+    search."""
+    text = (context.query.text if text is None else text).replace("\x00", " ")
     search = LexicalSearch(text, query, where, limit, min(limit, context.limit))
     if not filtered:
         return search

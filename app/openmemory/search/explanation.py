@@ -23,6 +23,8 @@ class SearchRound:
 
     candidates: Sequence[Candidate] = ()
     compared: Sequence[UUID] = field(default=())
+    whole: bool = True
+    """The caller may read all that the arms found."""
 
     @cached_property
     def ranks(self) -> tuple[dict[UUID, int], dict[UUID, int], dict[UUID, int]]:

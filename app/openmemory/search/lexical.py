@@ -38,11 +38,14 @@ from openmemory.index.models import ItemKind
 from openmemory.index.port import Hit
 from openmemory.search.lexical_filter import KEYS, FilterSet, LexicalFilter, words_of
 from openmemory.search.query_analysis import QueryAnalysis, analysed
-from openmemory.search.query_text import quoted
+from openmemory.search.query_text import EMOJI_STYLE, quoted
 
 MOST = 2_000
 """The number of memories that BM25 is computed for. They are the newest that contain one of the rarest words: as many
 words as select so many memories, at least one."""
+
+SIGNS_READ = 10_000
+"""The number of newest memories in which signs are looked for."""
 
 PARTIAL = 0.5
 """The score of the best partial match relative to the last match of a whole word."""
@@ -97,6 +100,22 @@ class LexicalSearch:
             return await self._scored(tx, self.where)
         among = ids if self.where.ids is None else set(ids).intersection(self.where.ids)
         return await self._scored(tx, replace(self.where, ids=tuple(among))) if among else []
+
+    async def phrases(self, tx: Tx) -> list[LexicalHit]:
+        """The memories that contain the words one after the other, or the only word."""
+        if self.nothing:
+            return []
+        phrase = replace(self, query=f'"{self.query}"')
+        return await (phrase._scored(tx, self.where, "phrases") if quoted(phrase.query) else self.by_words(tx))
+
+    async def signs(self, tx: Tx) -> list[LexicalHit]:
+        """The memories that contain a query of signs, such as `=>` or an emoji, newest first. Only the `SIGNS_READ`
+        newest memories are read: no index contains signs."""
+        said = self.query.replace(EMOJI_STYLE, "").strip()
+        if self.limit < 1 or self.where.nothing or not said:
+            return []
+        found = await self._rows(tx, _signs(FilterSet.of(self.where)), self.where, {"query": said})
+        return [LexicalHit(id_, score, partial=True) for id_, score in found]
 
     def is_complete(self, hits: Sequence[LexicalHit]) -> bool:
         """Returns True if no phrases and no parts of words are to be looked for."""
@@ -191,6 +210,12 @@ def _partial(shape: FilterSet) -> str:
     return shape.statement("partial_matches", needle_words=words_of("needle"))
 
 
+@lru_cache(maxsize=256)
+def _signs(shape: FilterSet) -> str:
+    """The statement for memories that contain signs."""
+    return shape.statement("signs", signs_read=SIGNS_READ)
+
+
 _TYPES: dict[str, Any] = {
     "in_user": Uuid(),
     "limit": Integer(),
@@ -234,9 +259,15 @@ def _best(sql: str, readable: ColumnElement[bool] | None, kind: ItemKind, kept: 
 _unkept = partial_of(_best.__wrapped__, kept=False)
 
 
+_WORD = re.compile(
+    r"[\w\-./'\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u0670\u0900-\u0dff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u200c\u200d]+"
+)
+"""A word with the vowels and tones that stand above, below or between the letters of many scripts."""
+
+
 def _needles(query: str) -> list[str]:
     """The words of the query to find inside other words, longest first, and the query itself if it is short."""
-    words = {word.strip("-./'_").lower() for word in re.findall(r"[\w\-./']+", query)}
+    words = {word.strip("-./'_").lower() for word in _WORD.findall(query)}
     worth = {word for word in words if len(word) > 2 or not word.isascii()}
     whole = query.strip().lower()
     if " " in whole and len(whole) <= 40:

@@ -1,7 +1,8 @@
 """The language of the words of memories and passages, and the backfill after it changes.
 
 A trigger computes the column `words` from a text: the lexemes of its words and, without a position and not counted in
-`word_count`, compound identifiers as one word (`getuserbyid`), dates in digits and words without their accents. Queries
+`word_count`, compound identifiers as one word (`getuserbyid`), dates in digits, words without their accents, and the
+tags and entities of a memory. Queries
 use the same PostgreSQL function, `lexical_words`. The row of `lexicon` sets the language for all users.
 
 A new language takes effect at startup. New rows use it at once, and a job backfills the others, one page of ids at a
@@ -53,10 +54,10 @@ _TURN = text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
 _STATE = text("SELECT language, kind, done FROM lexicon WHERE cardinality(former) > 0")
 _PAGE_OF = """
     WITH page AS MATERIALIZED (
-        SELECT id, {text} AS content FROM {table} WHERE CAST(:done AS uuid) IS NULL OR id > :done
+        SELECT id, {columns} FROM {table} WHERE CAST(:done AS uuid) IS NULL OR id > :done
         ORDER BY id LIMIT :page FOR NO KEY UPDATE
     ), fresh AS MATERIALIZED (
-        SELECT id, lexical_words(CAST(:language AS regconfig), content) AS words FROM page
+        SELECT id, {words} AS words FROM page
     ), made AS (
         UPDATE {table} m SET words = f.words, word_count = length(ts_filter(f.words, '{{a,b,c,d}}'))
         FROM fresh f WHERE m.id = f.id AND m.words IS DISTINCT FROM f.words
@@ -65,10 +66,21 @@ _PAGE_OF = """
     SELECT (SELECT id FROM page ORDER BY id DESC LIMIT 1) AS last,
         ARRAY(SELECT id FROM made WHERE state = 'active') AS changed
 """
+_CHOSEN = "CAST(:language AS regconfig)"
 _PAGE = {
-    ItemKind.MEMORY: text(_PAGE_OF.format(table="memories", text="CASE WHEN kind = 'state' THEN '' ELSE content END")),
-    ItemKind.PASSAGE: text(_PAGE_OF.format(table="passages", text="passage_text(heading, speaker, content)")),
-}
+    ItemKind.MEMORY: text(
+        _PAGE_OF.format(
+            table="memories", columns="kind, content, metadata",
+            words=f"CASE WHEN kind = 'state' THEN '' ELSE memory_words({_CHOSEN}, content, metadata) END",
+        )
+    ),
+    ItemKind.PASSAGE: text(
+        _PAGE_OF.format(
+            table="passages", columns="passage_text(heading, speaker, content) AS content",
+            words=f"lexical_words({_CHOSEN}, content)",
+        )
+    ),
+}  # fmt: skip
 _KINDS = (ItemKind.MEMORY, ItemKind.PASSAGE)
 _DONE = text("UPDATE lexicon SET done = :done WHERE language = :language")
 _NEXT_KIND = text("UPDATE lexicon SET kind = :kind, done = NULL WHERE language = :language")

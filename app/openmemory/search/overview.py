@@ -1,13 +1,13 @@
-"""Answers broad questions ("what do you know about me?") with the most telling memories: important, recent, diverse.
+"""Answers broad questions ("what do you know about me?") with the most telling memories: who the person is, what is
+new, and then the projects.
 
-Such a question has no words to look for, and its vector is near to nothing in particular. A search that finds nothing
-is answered in the same way, so that an empty answer never looks like an empty memory.
+Such a question has no words to look for, and its vector is near to nothing in particular. What a memory tells about a
+person is read by rules (`search.aspects`). The results have no scores: they are a selection, not an answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -15,37 +15,40 @@ from uuid import UUID
 from sqlalchemy import Integer, Uuid, bindparam, func, literal_column, select, union
 from sqlalchemy.dialects.postgresql import ARRAY, TEXT
 
-from openmemory.access.apps import paused_message
-from openmemory.access.readable import is_not_paused
+from openmemory.content_policy import secrets
 from openmemory.content_policy.injection import LABEL
 from openmemory.database.compiled import CompiledStatement
 from openmemory.identity.caller import Caller, Default
-from openmemory.memories.models import Memory
+from openmemory.memories.models import Category, Memory, MemoryCategory
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.search.as_of import as_of_state, findable
-from openmemory.search.compiled_filter import compiled_filter
+from openmemory.search.aspects import PERSONAL_CATEGORIES, Aspect, Told, told
 from openmemory.search.context import SearchContext
-from openmemory.search.explanation import SearchRound
+from openmemory.search.empty import are, no_memory, noted
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.ranking import Ranked
 from openmemory.search.readback import log_search, read_best
 from openmemory.search.recency import Recency
-from openmemory.search.results import ReadRows, search_answer
-from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
+from openmemory.search.results import ReadRows, overview_results
+from openmemory.search.schemas import Method, SearchAnswer
 
 CANDIDATES = 200
-"""The number of newest and of most important memories that are compared. At least twice the number of results."""
+"""The number of newest memories, of most important ones, and of those about a person by their categories, that are
+compared. At least twice the number of results."""
+
+GENERAL = "default"
+"""The namespace of the memories that belong to no project."""
 
 IMPORTANCE_WEIGHT = 0.5
-"""The share of importance in the worth of a memory."""
+"""The weight of importance in the worth of a memory, beside what it tells about a person (0 to 1)."""
 
-RECENCY_WEIGHT = 1 - IMPORTANCE_WEIGHT
+RECENCY_WEIGHT = 0.25
+"""The weight of recency. What a person is does not get old, but of two homes the newer one is theirs."""
 
-BACKGROUND = 5
-"""The maximum number of memories in the overview that answers a query for which nothing was found."""
+PROJECT_SHARE = 0.3
+"""The share of memories that tell nothing about a person, if there are enough others."""
 
 BROAD = "the query is broad"
-NOTHING_FOUND = "nothing was found for the query"
 
 UNRATED = 0.5
 """The importance of a memory for which none is stated: useful, like most."""
@@ -56,15 +59,21 @@ HALF_LIFE = timedelta(days=90)
 REPETITION = 0.9
 """The share of its worth that a memory loses if another one says all of its words."""
 
-REPEATED_GROUP = 0.8
-"""The factor for each memory of the same category, or kind if it has none, that was chosen before."""
+REPEATED_GROUP = 0.6
+"""The factor for each chosen memory of the same side of a person, or of the same project."""
+
+REPEATED_PLACE = 0.3
+"""The same for home and work, of which a person mostly has one."""
 
 MAX_LEXEMES = 100
 """The number of lexemes of a memory that are compared with others."""
 
+MAX_TEXT = 1_000
+"""The number of characters of a text that are read to choose."""
+
 
 class Telling(NamedTuple):
-    """A memory that may be chosen, with what decides that."""
+    """A memory that may be chosen, with what decides that. `text` is its beginning."""
 
     id: UUID
     created_at: datetime
@@ -73,58 +82,99 @@ class Telling(NamedTuple):
     """Its categories, or its kind."""
     lexemes: frozenset[str]
     flagged: bool = False
+    text: str = ""
+    namespace: str = GENERAL
+
+    @property
+    def told(self) -> Told | None:
+        """The side of the person that it is about, if any."""
+        return told(self.text, self.groups, project=self.namespace != GENERAL)
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        """The project that it is about: its namespace, or its categories."""
+        return self.groups if self.namespace == GENERAL else frozenset({f"namespace {self.namespace}"})
 
 
 class OverviewScope(NamedTuple):
-    """The memories that match a query's filters and that the caller may read: their number, and those that may be
-    chosen. `paused`: the calling app is paused and reads nothing."""
+    """The number of memories that match a query's filters and that the caller may read, and those that may be
+    chosen."""
 
     total: int
-    paused: bool
     candidates: list[Telling]
 
 
-def most_telling(candidates: Sequence[Telling], limit: int) -> list[Ranked]:
-    """The memories to show, best first, with their scores.
+def most_telling(candidates: Sequence[Telling], limit: int) -> list[UUID]:
+    """The memories to show, in order: about the person, and then, at most `PROJECT_SHARE` of them, about projects.
 
-        score = (IMPORTANCE_WEIGHT · importance + RECENCY_WEIGHT · recency)
+        worth = (what it tells + IMPORTANCE_WEIGHT · importance + RECENCY_WEIGHT · recency)
             · (1 - REPETITION · overlap) · REPEATED_GROUP ^ repeats
 
     They are chosen one by one (maximal marginal relevance, Carbonell and Goldstein 1998): `overlap` is the largest
-    share of lexemes in common with a memory that was chosen before, and `repeats` counts the chosen ones of the same
-    group. Memories flagged as prompt injection follow after all others.
+    share of lexemes in common with a memory that was chosen before, and `repeats` counts the chosen ones about the same
+    side of the person, or the same project. Memories that are flagged as prompt injection or hold a secret follow after
+    all others.
     """
-    chosen: list[Ranked] = []
-    for flagged in (False, True):
-        rest = [one for one in candidates if one.flagged is flagged]
-        chosen += _chosen(rest, limit - len(chosen), _recency_of(candidates))
-    return chosen
+    if not candidates:
+        return []
+    recency = Recency(HALF_LIFE, max(one.created_at for one in candidates))
+    personal, others, withheld = list[Telling](), list[Telling](), list[Telling]()
+    sides: dict[UUID, Told] = {}
+    for one in candidates:
+        if one.flagged:
+            withheld.append(one)
+        elif (side := one.told) is None:
+            others.append(one)
+        else:
+            sides[one.id] = side
+            personal.append(one)
 
-
-def _chosen(rest: list[Telling], limit: int, recency: Recency) -> list[Ranked]:
-    parts = {}
-    for one in rest:
+    def worth(one: Telling) -> float:
+        side = sides.get(one.id)
         rated = UNRATED if one.importance is None else one.importance
-        parts[one.id] = IMPORTANCE_WEIGHT * rated, RECENCY_WEIGHT * recency.of(one.created_at)
-    # What overlap leaves, and the product of the REPEATED_GROUPs.
+        new = RECENCY_WEIGHT * recency.of(one.created_at)
+        return (0.0 if side is None else side.weight) + IMPORTANCE_WEIGHT * rated + new
+
+    def repeated(one: Telling, other: Telling) -> float:
+        if one.id not in sides:
+            return REPEATED_GROUP if one.subjects & other.subjects else 1.0
+        aspect = sides[one.id].aspect
+        if aspect is not sides[other.id].aspect or aspect is Aspect.OTHER:
+            return 1.0
+        return REPEATED_PLACE if aspect in (Aspect.HOME, Aspect.WORK) else REPEATED_GROUP
+
+    people = _chosen(personal, limit, worth, repeated, withheld)
+    most = limit if not people else max(int(limit * PROJECT_SHARE), limit - len(people))
+    projects = _chosen(others, most, worth, repeated, withheld)
+    found = people[: limit - len(projects)] + projects
+    withheld.sort(key=worth, reverse=True)
+    return [one.id for one in (*found, *withheld)][:limit]
+
+
+def _chosen(
+    rest: list[Telling],
+    limit: int,
+    worth: Callable[[Telling], float],
+    repeated: Callable[[Telling, Telling], float],
+    withheld: list[Telling],
+) -> list[Telling]:
+    """The best of the memories, at most `limit`. Those that hold a secret are put into `withheld`."""
+    worths = {one.id: worth(one) for one in rest}
+    # What overlap leaves, and the product of the factors for repeated subjects.
     factors = {one.id: (1.0, 1.0) for one in rest}
-    chosen: list[Ranked] = []
+    chosen: list[Telling] = []
     while rest and len(chosen) < limit:
-        best = max(rest, key=lambda one: sum(parts[one.id]) * factors[one.id][0] * factors[one.id][1])
-        importance, recent = parts[best.id]
-        scale = factors[best.id][0] * factors[best.id][1]
-        chosen.append(Ranked(best.id, scale * (importance + recent)))
+        best = max(rest, key=lambda one: worths[one.id] * factors[one.id][0] * factors[one.id][1])
         rest = [one for one in rest if one is not best]
+        if secrets.find(best.text):
+            withheld.append(best)
+            continue
+        chosen.append(best)
         for one in rest:
             distinct, repeats = factors[one.id]
             distinct = min(distinct, 1 - REPETITION * _overlap(one.lexemes, best.lexemes))
-            factors[one.id] = distinct, repeats * (REPEATED_GROUP if one.groups & best.groups else 1.0)
+            factors[one.id] = distinct, repeats * repeated(one, best)
     return chosen
-
-
-def _recency_of(candidates: Sequence[Telling]) -> Recency:
-    """The decay of recency, counted back from the newest of the candidates, of which there is at least one."""
-    return Recency(HALF_LIFE, max(one.created_at for one in candidates))
 
 
 def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
@@ -135,90 +185,75 @@ def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
 
 def _selection(total: int, shown: int) -> str:
     if shown == total:
-        return f"there {_are(total)}, the most telling first"
-    return f"there {_are(total)}, of which these {shown} are the most telling"
+        return f"there {are(total)}, the most telling first"
+    return f"there {are(total)}, of which these {shown} are the most telling"
 
 
-def _are(count: int) -> str:
-    return "is 1 memory" if count == 1 else f"are {count:,} memories"
-
-
-async def overview_answer(
-    context: SearchContext, why: str | None = None, *, missing: str | None = None, method: Method = Method.HYBRID
-) -> SearchAnswer:
-    """The most telling memories that match the filters of the query, and a log of each access.
-
-    `why` is the reason for an overview. `missing` says what kept a search from finding more, and `method` is its
-    method, which an empty answer has too.
-    """
+async def overview_answer(context: SearchContext, why: str | None = None) -> SearchAnswer:
+    """The most telling memories that match the filters of the query, and a log of each access. `why` is the reason for
+    an overview."""
     scope = await _scope_of(context, context.limit)
     if not scope.candidates:
-        return await empty_answer(context, missing=missing, method=method)
+        return await no_memory(context, Method.OVERVIEW)
     found = ReadRows(context.limit)
-    hits = most_telling(scope.candidates, context.limit)
-    found.ranked(hits, SearchRound() if context.query.explain else None)
+    ids = most_telling(scope.candidates, context.limit)
+    hits = [Ranked(id_, 1 - place / len(ids)) for place, id_ in enumerate(ids)]
+    found.ranked(hits, None)
     await read_best(context, hits, Method.OVERVIEW, found)
     if not found.rows:  # they have changed meanwhile
         await log_search(context, Method.OVERVIEW)
-    answer = search_answer(context, found, Method.OVERVIEW, found.best())
-    answer.note = _note(missing, why, _selection(scope.total, len(answer.results)))
-    return answer
-
-
-async def empty_answer(
-    context: SearchContext, *, missing: str | None = None, method: Method = Method.HYBRID
-) -> SearchAnswer:
-    """An answer without results. Its note says why, if there are memories that do not match the filters of the
-    query."""
-    await log_search(context, method)
-    everything = SearchQuery(context.query.text)
-    scope = await _scope_of(replace(context, query=everything, filter=compiled_filter(context.caller, everything)), 0)
-    why = None
-    if scope.paused:
-        why = paused_message(context.caller.app, "read memories")
-    elif scope.total:
-        why = f"no memory matches the filters of the query; without them, there {_are(scope.total)}"
-    answer = search_answer(context, ReadRows(0), method, [])
-    answer.note = _note(missing, why) or None
-    return answer
-
-
-def _note(*parts: str | None) -> str:
-    note = "; ".join(part for part in parts if part)
-    return note[:1].upper() + note[1:]
+    best = [hit for hit in hits if hit.id in found.rows]
+    note = noted(why, _selection(scope.total, len(best)))
+    return SearchAnswer(overview_results(found, best), Method.OVERVIEW, note)
 
 
 async def _scope_of(context: SearchContext, limit: int) -> OverviewScope:
-    """Reads the memories that an overview may show, `limit` of them at most. 0: only counts."""
+    """Reads the memories that an overview of `limit` memories may show."""
     caller, as_of = context.caller, context.query.as_of
     statement = _statement(caller.owner, caller.default, as_of is not None, context.filter.shape)
-    size = max(CANDIDATES, 2 * limit) if limit else 0
+    size = max(CANDIDATES, 2 * limit)
+    binds = {"as_of": as_of, "size": size, "personal": list(PERSONAL_CATEGORIES)}
     async with context.database.statement() as tx:
-        rows = await statement.rows(tx, {**context.filter.parameters, "as_of": as_of, "size": size})
-    total, paused = rows[0][:2]
-    return OverviewScope(total, paused, list(_candidates(row[2:] for row in rows if row[2] is not None)))
+        rows = await statement.rows(tx, {**context.filter.parameters, **binds})
+    return OverviewScope(rows[0][0], list(_candidates(row[1:] for row in rows if row[1] is not None)))
 
 
 def _candidates(rows: Iterable[Sequence[Any]]) -> Iterable[Telling]:
-    for id_, created_at, importance, kind, labels, categories, lexemes in rows:
+    for id_, created_at, importance, kind, labels, namespace, text, categories, lexemes in rows:
         groups = frozenset(categories or (kind,))
-        yield Telling(id_, created_at, importance, groups, frozenset(lexemes), LABEL in labels)
+        yield Telling(id_, created_at, importance, groups, frozenset(lexemes), LABEL in labels, text, namespace)
 
 
 @by_shape
 def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> CompiledStatement:
-    """The number of memories, whether the app is paused, and the newest and most important memories: one row for each,
-    and at least one."""
+    """The number of memories, and the newest ones, the most important ones, and the newest ones of categories about a
+    person: one row for each, and at least one."""
     caller = Caller.anyone(owner=owner, default=default)
-    source, may_find = findable(caller, as_of_state(caller) if as_then else None)
-    mine = Memory.user_id == bindparam("caller_user_id", type_=Uuid()), may_find, predicate(shape)
+    was = as_of_state(caller) if as_then else None
+    source, may_find = findable(caller, was)
+    user = bindparam("caller_user_id", type_=Uuid())
+    mine = Memory.user_id == user, may_find, predicate(shape)
     size = bindparam("size", type_=Integer())
     ids = select(Memory.id).select_from(source).where(*mine)
-    newest = ids.order_by(Memory.created_at.desc(), Memory.id.desc()).limit(size).subquery("newest")
+    by_time = Memory.created_at.desc(), Memory.id.desc()
+    newest = ids.order_by(*by_time).limit(size).subquery("newest")
     rated = ids.where(Memory.importance > literal_column(str(UNRATED)))
-    important = rated.order_by(Memory.importance.desc(), Memory.created_at.desc(), Memory.id.desc())
-    some = union(select(newest.c.id), select(important.limit(size).subquery("important").c.id)).subquery("some")
+    important = rated.order_by(Memory.importance.desc(), *by_time).limit(size).subquery("important")
+    about = (
+        select(MemoryCategory.memory_id)
+        .join(Category, Category.id == MemoryCategory.category_id)
+        .where(MemoryCategory.user_id == user, Category.name == func.any(bindparam("personal", type_=ARRAY(TEXT))))
+    )
+    personal = ids.where(Memory.id.in_(about)).order_by(*by_time).limit(size).subquery("personal")
+    some = union(select(newest.c.id), select(important.c.id), select(personal.c.id)).subquery("some")
     lexemes = literal_column(f"(tsvector_to_array(memories.words))[1:{MAX_LEXEMES}]", ARRAY(TEXT))
+    # As of a time, the text of then. A caller may not have been able to read the present one.
+    chosen_from = Memory.__table__.join(some, some.c.id == Memory.id)
+    content: Any = Memory.content
+    if was is not None:
+        content = was.content
+        for part in was.joined:
+            chosen_from = chosen_from.join(part, literal_column("true"), isouter=True)
     candidates = (
         select(
             Memory.id,
@@ -226,16 +261,17 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
             Memory.importance,
             Memory.kind,
             Memory.labels,
+            Memory.namespace,
+            func.left(content, literal_column(str(MAX_TEXT))).label("text"),
             CATEGORY_NAMES.label("categories"),
             lexemes.label("lexemes"),
         )
-        .join(some, some.c.id == Memory.id)
+        .select_from(chosen_from)
         .subquery("candidates")
     )
     total = select(func.count().label("total")).select_from(source).where(*mine).subquery("counted")
-    paused: Any = literal_column("false") if owner else ~is_not_paused()
     statement = (
-        select(total.c.total, paused.label("paused"), *candidates.c)
+        select(total.c.total, *candidates.c)
         .select_from(total.join(candidates, literal_column("true"), isouter=True))
         .order_by(candidates.c.created_at.desc(), candidates.c.id.desc())
     )

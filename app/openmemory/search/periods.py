@@ -102,6 +102,14 @@ def names_a_time(question: str) -> bool:
     return _NAMES_A_TIME.search(question) is not None or _OWN_TIME.search(question) is not None
 
 
+def named_in_words(question: str) -> str:
+    """The words of a question that name a month, a day or a year, without those that ask for anything there is. Empty
+    if it names none of these."""
+    if not _YEAR.search(question) and not _WITH_MONTH.search(question):
+        return ""
+    return " ".join(word for word in re.findall(r"[\w/-]+", question) if word.lower() not in _SAYS_NOTHING)
+
+
 class NamedTimes(NamedTuple):
     """The times that a question names, in order.
 

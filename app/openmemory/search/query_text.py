@@ -17,12 +17,36 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 """English stop words, the most common ones in questions. They produce no lexeme and need no slot of a statement."""
 
 _ASKING_WORDS = """
-anything details everything info information know list memories memory myself profile recall remember remembered said
-say saved show stored summarise summarize summary tell things told user us
+anything details everything info information know list memories memory myself overview profile recall remember
+remembered said say saved show stored summarise summarize summary tell things told user us
 """
 _ASKING = frozenset(_ASKING_WORDS.split())
 _REMNANTS = frozenset({"d", "ll", "m", "re", "s", "t", "ve"})
 """The letters that an apostrophe leaves of English words."""
+
+_OTHER_LANGUAGES = (
+    """
+    alles an bin bitte das denn dich dir du ein eine einen erinnerst erinnerungen erinnerung erzähl erzähle etwas fasse
+    gedächtnis gemerkt gespeichert gib habe hast ich in mein meine meinem meinen meiner mich mir noch person profil sag
+    so über überblick übersicht und uns von was weiss weisst weiß weißt wer zeig zeige zu zusammen zusammenfassung
+    """,
+    """
+    a acerca acuerdas algo conoces cuenta cuéntame de di dime el en es eso guardado guardados he las la lo los me mi mis
+    muestra muéstrame mí memoria memorias perfil persona qué quién que quien recuerda recuerdas recuerdos resumen sabes
+    sobre soy te tienes todo todos tu tú un una vista general yo
+    """,
+    """
+    à ce ces connais d de dis dit du en es est fais je l la le les me mémoire mémoires moi mon ma mes montre personne
+    profil qu que quoi qui raconte rappelles résumé résume retenu sais souvenirs souviens suis sur t te tout tu un une
+    """,
+)
+_OTHERS = tuple(frozenset(words.split()) for words in _OTHER_LANGUAGES)
+_UNSPACED_BROAD = re.compile(
+    r"(?:私|わたし|僕|俺|自分)(?:について|のこと|に関して)(?:を|は|、)?(?:何|なに|どんなこと|教えて|知って).{0,20}|(?:私|わたし|僕|俺)は(?:誰|だれ)"
+    r".{0,6}|(?:你|您)(?:都)?(?:知道|了解|记得|記得)(?:关于|關於)?我(?:的)?(?:什么|什麼|哪些|多少|一切).{0,10}|我是(?:谁|誰)"
+)
+EMOJI_STYLE = "\ufe0f"
+"""The character that asks for the coloured form of a sign. Texts have the sign with and without it."""
 
 _QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»')
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -61,7 +85,20 @@ def is_unspaced(word: str) -> bool:
     return bool(_UNSPACED.search(word))
 
 
+def has_words(query: str) -> bool:
+    """Returns True if the query has a letter or a digit. Otherwise it consists of signs, such as `=>` or an emoji."""
+    return re.search(r"[^\W_]", query) is not None
+
+
 def is_broad(query: str) -> bool:
     """Returns True if the query names no subject: each of its words is a stop word or asks for memories as such, as in
-    "what do you know about me?"."""
-    return all(word in _ASKING for word in words(query))
+    "what do you know about me?". Signs are a subject, but for `*` and punctuation."""
+    if not has_words(query):
+        return not query.strip(" \t\r\n*?!.,;:…_-")
+    found = words(query)
+    if all(word in _ASKING for word in found):
+        return True
+    said = re.findall(r"[^\W_]+", query.lower())
+    return (len(said) > 1 and any(all(word in others for word in said) for others in _OTHERS)) or (
+        _UNSPACED_BROAD.fullmatch(query.strip(" ?!。？！.")) is not None
+    )

@@ -5,10 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import cache
+from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Float, Integer, Text, bindparam, case, cast, column, func, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Integer,
+    Text,
+    bindparam,
+    case,
+    cast,
+    column,
+    func,
+    literal_column,
+    or_,
+    select,
+)
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION
 from sqlalchemy.dialects.postgresql import UUID as PgUUID
 
@@ -31,10 +45,14 @@ from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.context import SearchContext
 from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
+from openmemory.search.query_text import EMOJI_STYLE
 from openmemory.search.ranking import Ranked
 from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Method
 from openmemory.sources.models import WITH_PATHS, Passage, Source
+
+LITERAL_WORDS, LITERAL_CHARACTERS = 3, 60
+"""A query with more words or characters is not looked for in texts as it is written: people ask no memory that way."""
 
 SPARE = 5
 """Extra candidates in the first read-back, in place of those that the caller may not read."""
@@ -59,19 +77,49 @@ def _may_read(owner: bool, default: Default, corpus: Corpus) -> CompiledStatemen
 
 
 async def read_best(context: SearchContext, ranked: Sequence[Ranked], method: Method, found: ReadRows) -> None:
-    """Reads back hits that were not tried yet, best first, until none of the rest can be among the best."""
+    """Reads back hits that were not tried yet, best first, until none of the rest can be among the best.
+
+    Of those below `found.least`, reads back what contains the query as it is written. If a flagged memory is among the
+    best, the others are read whatever they score: a text that somebody planted must not make them look irrelevant.
+    """
+    evident = sum(1 for _ in takewhile(lambda hit: hit.score >= found.least, ranked))
+    literal = literally(context.query.text)
+    below = [hit for hit in ranked[evident:] if hit.bm25 is not None] if literal else []
+    await _read(context, [*ranked[:evident], *below], method, found, least=found.least, literal=literal or "")
+    found.cut = evident < len(ranked) and not any(
+        found.hits[id_].flagged or LABEL in row.labels for id_, row in found.rows.items()
+    )
+    if evident < len(ranked) and not found.cut:
+        await _read(context, ranked[evident:], method, found)
+
+
+async def _read(
+    context: SearchContext,
+    ranked: Sequence[Ranked],
+    method: Method,
+    found: ReadRows,
+    *,
+    least: float = 0.0,
+    literal: str = "",
+) -> None:
     hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
     start, count = 0, found.limit + SPARE
     while start < len(hits) and (wanted := found.wanted(hits[start][1])):
         some = hits[start : start + count]
-        rows = await readback(context, some, limit=wanted, method=method)
+        rows = await readback(context, some, limit=wanted, method=method, least=least, literal=literal)
         if context.query.as_of is not None:
             rows = await asyncio.to_thread(_labelled, rows, context.flags)
         found.rows |= {row.id: row for row in rows}
         # The statement stopped as soon as it had the requested number of rows.
         tried = rows[-1].position if len(rows) == wanted else len(some)
-        found.tried.update(id_ for id_, _ in some[:tried])
+        found.tried.update(id_ for id_, score in some[:tried] if score >= least or id_ in found.rows)
         start, count = start + tried, len(hits)
+
+
+def literally(query: str) -> str | None:
+    """The query as it may be written in a text; None if it is too long for that."""
+    said = query.replace("\x00", " ").replace(EMOJI_STYLE, "").strip()
+    return said if said and len(said) <= LITERAL_CHARACTERS and len(said.split()) <= LITERAL_WORDS else None
 
 
 def _labelled(rows: Sequence[Any], flags: bool) -> list[Any]:
@@ -89,9 +137,16 @@ async def log_search(context: SearchContext, method: Method | None = None) -> No
 
 @retry_on_conflict
 async def readback(
-    context: SearchContext, candidates: Sequence[tuple[UUID, float]], *, limit: int, method: Method
+    context: SearchContext,
+    candidates: Sequence[tuple[UUID, float]],
+    *,
+    limit: int,
+    method: Method,
+    least: float = 0.0,
+    literal: str = "",
 ) -> list[Any]:
     """The best `limit` of the candidates (id and score, best first) that the caller may read, as rows, in order.
+    Of those that score below `least`, only texts that contain `literal`.
 
     One statement returns the rows that match the query's filters and `readable_by`, writes an access log entry for each
     of them, and writes an event of the audit log if there is any. The entries never contain a secret from the query.
@@ -107,6 +162,8 @@ async def readback(
         "ids": array_of(id_ for id_, _ in candidates),
         "scores": f"{{{','.join([str(score) for _, score in candidates])}}}",
         "limit": limit,
+        "least": least,
+        "literal": literal,
         "query": redacted(query.text),
         "namespaces": list(query.namespaces) or None,
         "method": method,
@@ -126,6 +183,14 @@ def _candidates() -> Any:
             column("id", PgUUID(as_uuid=True)), column("score", Float), with_ordinality="position", name="candidate"
         )
         .render_derived()
+    )
+
+
+def _evident(score: Any, content: Any) -> ColumnElement[bool]:
+    """The predicate for rows that score high enough, or whose text contains the query as it is written."""
+    literal = func.lower(bindparam("literal", type_=Text))
+    return or_(
+        score >= bindparam("least", type_=Float), func.strpos(func.lower(content), literal) > literal_column("0")
     )
 
 
@@ -158,7 +223,11 @@ def _passages(owner: bool, default: Default, shape: Shape) -> CompiledStatement:
         .join(found, found.c.id == Passage.id)
         .join(Source, Source.id == Passage.source_id)
         .join(App, App.id == Passage.app_id)
-        .where(readable_by(Caller.anyone(owner=owner, default=default), Passage), predicate(shape, Passage))
+        .where(
+            readable_by(Caller.anyone(owner=owner, default=default), Passage),
+            predicate(shape, Passage),
+            _evident(found.c.score, Passage.content),
+        )
         .order_by(found.c.position)
         .limit(bindparam("limit", type_=Integer))
         .cte("readable")
@@ -200,7 +269,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
         .select_from(source)
         .join(found, found.c.id == Memory.id)
         .join(App, App.id == Memory.app_id)
-        .where(may_find, predicate(shape))
+        .where(may_find, predicate(shape), _evident(found.c.score, content))
         .order_by(found.c.position)
         .limit(bindparam("limit", type_=Integer))
         .cte("readable")

@@ -22,11 +22,15 @@ class ReadRows:
 
     limit: int
     """The number of rows to read."""
+    least: float = 0.0
+    """The score below which a hit is read only if its text contains the query as it is written."""
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)
     hits: dict[UUID, Ranked] = field(default_factory=dict)
     rounds: dict[UUID, SearchRound] = field(default_factory=dict)
     """The round of each score, if scores are to be explained."""
+    cut: bool = False
+    """Hits of the last round score below `least`. No hits of a further round would score above it."""
 
     def ranked(self, hits: Sequence[Ranked], of: SearchRound | None) -> None:
         """Adds the hits of a round. The scores of the last round replace earlier ones."""
@@ -77,6 +81,16 @@ def search_answer(
     return answer
 
 
+def unscored(rows: Sequence[Any]) -> list[SearchResult]:
+    """Rows that were read back although no search found them, as results without a score."""
+    return [_result(row, None, None) for row in rows]
+
+
+def overview_results(found: ReadRows, best: Sequence[Ranked]) -> list[SearchResult]:
+    """The memories of an overview, which have no scores: nothing was looked for."""
+    return [_result(found.rows[hit.id], None, None) for hit in best]
+
+
 def passage_answer(found: ReadRows, method: Method, best: Sequence[Ranked]) -> PassageAnswer:
     """The answer with these hits among passages."""
     results = []
@@ -108,7 +122,7 @@ def passage_answer(found: ReadRows, method: Method, best: Sequence[Ranked]) -> P
     return PassageAnswer(results, method)
 
 
-def _result(row: Any, hit: Ranked, score: float) -> SearchResult:
+def _result(row: Any, hit: Ranked | None, score: float | None) -> SearchResult:
     """Converts a row that was read back to a result. The database has already validated it."""
     return SearchResult(
         id=row.id,
@@ -117,7 +131,7 @@ def _result(row: Any, hit: Ranked, score: float) -> SearchResult:
         created_at=row.created_at,
         updated_at=row.updated_at,
         score=score,
-        parts=_parts(hit),
+        parts=hit and _parts(hit),
         metadata=row.metadata_,
         categories=row.categories,
         namespace=row.namespace,

@@ -33,7 +33,7 @@ class Method(StrEnum):
     TIME = "time"
     """By creation time: the query contains only a time."""
     OVERVIEW = "overview"
-    """The most telling memories: the query is broad, or nothing was found."""
+    """The most telling memories, because the query is broad. They have no scores."""
 
 
 CorpusName = Literal["memories", "passages", "both"]
@@ -68,6 +68,8 @@ class SearchQuery:
     explain: bool = False
     """Explains the score of each result. Candidates are then first limited to those that the caller may read, so that
     ranks reveal nothing about other memories."""
+    everything: bool = False
+    """Also returns results below `weights.MIN_SCORE`: for measurements, and for a model that decides itself."""
 
 
 @dataclass(slots=True)
@@ -199,13 +201,13 @@ class SearchResult:
     created_at: datetime
     updated_at: datetime
     score: Annotated[
-        float,
+        float | None,
         Field(
             description="The chance that it is relevant, 0 to 1, which means the same in every search. Results come "
-            "in its descending order."
+            "in its descending order. null in an overview."
         ),
     ]
-    parts: ScoreParts
+    parts: Annotated[ScoreParts | None, Field(description="What its place is made of; null in an overview.")]
     metadata: dict[str, Any]
     categories: list[str]
     namespace: str
@@ -279,7 +281,11 @@ class SearchAnswer:
     results: list[SearchResult]
     search_method: Method
     note: Annotated[
-        str | None, Field(description="Says what is missing, or why the answer is empty or a selection.")
+        str | None,
+        Field(
+            description="Says what is missing, or why the answer is a selection. An answer without results says what "
+            "was looked for, among how many memories, and what waits."
+        ),
     ] = None
     conflicts: Annotated[
         list[Disagreement],

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import NamedTuple
+from uuid import UUID
 
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.rule_cache import RuleCache
@@ -23,7 +24,7 @@ from openmemory.index import tokens
 from openmemory.index.port import Hit
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
-from openmemory.search import periods
+from openmemory.search import periods, weights
 from openmemory.search.as_of import time_of, unchanged_since
 from openmemory.search.candidate_rows import MAX_COMPARED, candidate_rows
 from openmemory.search.candidates import (
@@ -36,21 +37,40 @@ from openmemory.search.candidates import (
 )
 from openmemory.search.context import SearchContext, SearchResources, search_context
 from openmemory.search.corpus import PASSAGES
+from openmemory.search.empty import (
+    dated,
+    joined,
+    looked_for,
+    named_times,
+    no_memory,
+    noted,
+    nothing_dated,
+    nothing_found,
+    tally,
+)
 from openmemory.search.explanation import SearchRound
 from openmemory.search.features import Candidate, Question
 from openmemory.search.late_interaction import late_scores
 from openmemory.search.lexical import LexicalHit
-from openmemory.search.overview import BACKGROUND, BROAD, NOTHING_FOUND, empty_answer, overview_answer
+from openmemory.search.overview import BROAD, overview_answer
 from openmemory.search.periods import NamedTimes, names_a_time
 from openmemory.search.query_analysis import MAX_LEXEMES
 from openmemory.search.query_text import is_broad, lexemes
 from openmemory.search.ranking import Evidence, Ranked, candidates, ranked
-from openmemory.search.readback import log_search, read_best
+from openmemory.search.readback import log_search, read_best, readback
 from openmemory.search.recency import recency_of
 from openmemory.search.reranking import Reranker, rerank
-from openmemory.search.results import ReadRows, passage_answer, search_answer
-from openmemory.search.schemas import CorpusName, Method, PassageAnswer, RerankedBy, SearchAnswer, SearchQuery
-from openmemory.search.time_only import memories_written_at
+from openmemory.search.results import ReadRows, passage_answer, search_answer, unscored
+from openmemory.search.schemas import (
+    CorpusName,
+    Method,
+    PassageAnswer,
+    RerankedBy,
+    SearchAnswer,
+    SearchQuery,
+    SearchResult,
+)
+from openmemory.search.time_only import memories_that_name, memories_written_at
 from openmemory.sources.symbols import normal
 
 log = logging.getLogger(__name__)
@@ -71,7 +91,7 @@ UNREAD_NOTE = "{texts} for the language model to read, and cannot be found until
 Unread = Callable[[Tx, Caller, Sequence[str]], Awaitable[int]]
 """Counts the texts in some namespaces that the caller may see and that no memory holds yet."""
 
-NO_PASSAGE = "No passage that you may read matches"
+NO_PASSAGE = "No passage that you may read matches {query}"
 
 
 class FoundRows(NamedTuple):
@@ -109,11 +129,12 @@ class Search:
     async def search(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """Returns the memories nearest to the query that the caller may read, best first, and logs each access.
 
-        A caller who may read k relevant memories gets k of them, no matter how many others are skipped. A memory that
-        is flagged as a prompt injection ranks lower and does not displace a better one. Without the embedder or the
-        index, the answer comes from text search and says so. A query that contains only a time returns the memories
-        written then, newest first. A broad query returns an overview, and so does one that finds nothing. An answer is
-        empty only if no memory matches the filters; it says so if there are others.
+        A caller who may read k relevant memories gets k of them, no matter how many others are skipped. Memories that
+        score below `weights.MIN_SCORE` are left out, unless they contain the query as it is written: a limit is a
+        limit, not an aim. A memory that is flagged as a prompt injection ranks lower and does not displace a better
+        one. Without the embedder or the index, the answer comes from text search and says so. A query that contains
+        only a time returns the memories written then, newest first, or those that name that time. A broad query returns
+        an overview. An answer without results says what was looked for, and among how many memories.
 
         Raises:
             Invalid: the query or a filter cannot be used.
@@ -130,7 +151,7 @@ class Search:
         pace = asyncio.ensure_future(count())
         if not within_reach:
             await pace
-            nothing = await empty_answer(search_context(self._resources, caller, query))
+            nothing = await no_memory(search_context(self._resources, caller, query), Method.HYBRID)
             return self._counted(await self._with_unread(nothing, caller, query))
         named = NamedTimes([], False)
         if names_a_time(query.text):
@@ -138,8 +159,8 @@ class Search:
             reading = asyncio.to_thread(periods.read, query.text, now)
             named, _ = await asyncio.gather(reading, pace)
         context = search_context(self._resources, caller, query, named.times)
-        if named.alone and (answer := await self._by_time(context)) is not None:
-            return answer
+        if named.alone:
+            return self._counted(await self._by_time(context))
         if is_broad(query.text) and not await holds_literally(context):
             await pace
             return self._counted(await overview_answer(context, BROAD))
@@ -188,6 +209,21 @@ class Search:
             self._passages(caller, replace(query, limit=passages), counted),
         )
 
+    async def read(self, caller: Caller, query: SearchQuery, ids: Sequence[UUID]) -> list[SearchResult]:
+        """Returns the memories with these ids that match the filters of a query and that the caller may read, in order
+        and with the score 0. Logs each access as one of this search, which the rate limit has counted before.
+
+        Raises:
+            Invalid: a filter cannot be used.
+            Unavailable: PostgreSQL does not answer.
+        """
+        query, within_reach = self._checked(caller, query)
+        if not ids or not within_reach:
+            return []
+        context = search_context(self._resources, caller, query)
+        found = [(id_, 0.0) for id_ in ids]
+        return unscored(await readback(context, found, limit=len(found), method=Method.HYBRID))
+
     async def overview(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """Returns the most telling memories that match the filters of the query and that the caller may read, best
         first, and logs each access. Ignores the text of the query.
@@ -203,7 +239,8 @@ class Search:
         query, within_reach = self._checked(caller, query)
         await self._rates.search(caller)
         context = search_context(self._resources, caller, query)
-        return self._counted(await (overview_answer(context) if within_reach else empty_answer(context)))
+        answer = await (overview_answer(context) if within_reach else no_memory(context, Method.HYBRID))
+        return self._counted(answer)
 
     async def _with_unread(self, answer: SearchAnswer, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """Adds a note on the texts that could not be found because the language model has not read them yet."""
@@ -212,7 +249,7 @@ class Search:
                 count = await self._unread(tx, caller, query.namespaces)
             if count:
                 waiting = UNREAD_NOTE.format(texts="1 text waits" if count == 1 else f"{count:,} texts wait")
-                answer.note = "; ".join(note for note in (answer.note, waiting) if note)
+                answer.note = joined((answer.note, waiting))
         return answer
 
     def _counted(self, answer: SearchAnswer, missing: str | None = None) -> SearchAnswer:
@@ -246,7 +283,7 @@ class Search:
         if not within_reach:
             await pace
             await log_search(search_context(self._resources, caller, query, corpus=PASSAGES), Method.HYBRID)
-            return PassageAnswer([], Method.HYBRID, NO_PASSAGE)
+            return PassageAnswer([], Method.HYBRID, NO_PASSAGE.format(query=looked_for(query.text)))
         times = NamedTimes([], False)
         if names_a_time(query.text):
             now = datetime.now(caller.timezone)
@@ -255,20 +292,19 @@ class Search:
         round_ = await self._found(context, pace)
         if not round_.rows.rows:
             await log_search(context, round_.method)
-            note = "; ".join(note for note in (round_.missing, NO_PASSAGE) if note)
+            note = joined((round_.missing, NO_PASSAGE.format(query=looked_for(query.text))))
             return PassageAnswer([], round_.method, note)
         second = await rerank(self._reranker, query.text, round_.rows)
         answer = passage_answer(round_.rows, round_.method, second.hits[: context.limit])
-        answer.note = "; ".join(note for note in (round_.missing, second.note) if note) or None
+        answer.note = joined((round_.missing, second.note))
         return answer
 
     async def _ranked(self, context: SearchContext, pace: Awaitable[None], notes: Sequence[str]) -> SearchAnswer:
-        """Answers with the best memories, or with an overview if there are none."""
+        """Answers with the best memories."""
         limit, reranker = context.limit, self._reranker
         found, method, missing, last, embedded = await self._found(context, pace)
         if not found.rows:
-            background = replace(context, limit=min(limit, BACKGROUND))
-            answer = await overview_answer(background, NOTHING_FOUND, missing=missing, method=method)
+            answer = await nothing_found(context, method, missing, last=last, embedded=embedded)
             return self._counted(await self._with_unread(answer, context.caller, context.query), missing)
         second = await rerank(reranker, context.query.text, found)
         answer = search_answer(
@@ -276,13 +312,23 @@ class Search:
         )
         if answer.explanation is not None and reranker is not None and second.note is None:
             answer.explanation.reranker = RerankedBy(reranker.name, reranker.weight, len(second.arms))
-        answer.note = "; ".join(note for note in (missing, second.note, *notes) if note) or None
+        answer.note = joined((missing, second.note, await self._undated(context, answer), *notes))
         return self._counted(answer, missing or second.note)
+
+    async def _undated(self, context: SearchContext, answer: SearchAnswer) -> str | None:
+        """A note if no memory at all was written at the times that the query names."""
+        moments = [result.created_at for result in answer.results]
+        if not context.times or any(time.closeness(moment) == 1 for time in context.times for moment in moments):
+            return None
+        if await memories_written_at(replace(context, limit=1)):
+            return None
+        return noted(dated(context, await tally(context)))
 
     async def _found(self, context: SearchContext, pace: Awaitable[None]) -> FoundRows:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
         limit, reranker = context.limit, self._reranker
-        found = ReadRows(limit if reranker is None else max(limit, reranker.top_n))
+        least = 0.0 if context.query.everything else weights.MIN_SCORE
+        found = ReadRows(limit if reranker is None else max(limit, reranker.top_n), least)
         width, strict = max(CANDIDATES, 2 * limit), False
         with closing(Lookups(context)) as lookups:
             while True:
@@ -301,27 +347,42 @@ class Search:
                 # Flagged texts may have taken the places of others.
                 plain = sum(not hit.flagged for hit in hits)
                 sure = width > FLOOD or plain >= limit or plain == len(hits)
-                if (found.enough and sure) or (exhausted and (strict or all(hit.id in found.rows for hit in words))):
+                # Hits that the caller may not read may have taken the places of others, once.
+                settled = found.cut and (strict or last.whole)
+                if (found.enough and sure) or settled:
+                    break
+                if exhausted and (strict or all(hit.id in found.rows for hit in words)):
                     break
                 width, strict = width * WIDENING, True
             embedded = (await lookups.question).text if dense.answered else None
         return FoundRows(found, method, dense.note, last, embedded)
 
-    async def _by_time(self, context: SearchContext) -> SearchAnswer | None:
-        """Returns the memories written at the times that the query names, newest first, or None if there are none.
+    async def _by_time(self, context: SearchContext) -> SearchAnswer:
+        """Returns the memories written at the times that the query names, newest first, or else those whose text names
+        that month, day or year.
 
-        All of them match the question equally well, so no retrieval arm runs. If there are none, a memory may still
-        mention that time in its text.
+        All of them match the question equally well, so no retrieval arm runs.
         """
         some = await memories_written_at(context)
+        note = None
         if not some:
-            return None
+            some = await memories_that_name(context)
+            note = (
+                f"Nothing is dated {named_times(context.times, context.caller.timezone)}; the texts name that time"
+                if some
+                else None
+            )
+        if not some:
+            answer = await nothing_dated(context)
+            return await self._with_unread(answer, context.caller, context.query)
         found = ReadRows(context.limit)
         found.ranked(hits := [Ranked(one.id, 1.0) for one in some], SearchRound() if context.query.explain else None)
         await read_best(context, hits, Method.TIME, found)
         if not found.rows:
             await log_search(context, Method.TIME)
-        return self._counted(search_answer(context, found, Method.TIME, found.best()))
+        answer = search_answer(context, found, Method.TIME, found.best())
+        answer.note = note
+        return answer
 
     def _checked(self, caller: Caller, query: SearchQuery) -> tuple[SearchQuery, bool]:
         """The query if it can be used, with its limit, in the namespaces that the credential can access. False: it can
@@ -407,4 +468,4 @@ async def rank(
     late = await late_scores(asked, read.tokens, same, before)
     evidence = Evidence(list(known.values()), question, read.rows, beside, late)
     compared = sorted(late, key=lambda id_: -late[id_].maxsim)
-    return ranked(evidence), SearchRound(evidence.candidates, compared)
+    return ranked(evidence), SearchRound(evidence.candidates, compared, whole=all(id_ in read.rows for id_ in ids))

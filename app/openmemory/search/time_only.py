@@ -15,8 +15,11 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.models import Memory
 from openmemory.search.as_of import as_of_state, findable
+from openmemory.search.candidates import lexical_search
 from openmemory.search.context import SearchContext
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
+from openmemory.search.periods import named_in_words
+from openmemory.search.query_analysis import analysed
 
 _TIMES: Any = ARRAY(DateTime(timezone=True))
 
@@ -39,6 +42,20 @@ async def memories_written_at(context: SearchContext) -> list[TimedMemory]:
         if len(found) < context.limit:
             found += await _written(tx, context, context.limit - len(found), flagged=True)
     return found
+
+
+async def memories_that_name(context: SearchContext) -> list[TimedMemory]:
+    """The memories whose text names the month, day or year that the query consists of, at most as many as requested,
+    best first. Of a time that depends on today, such as "last week", there are none: no text says which week it means.
+    """
+    said = named_in_words(context.query.text)
+    if not said:
+        return []
+    where = context.filter.lexical
+    async with context.database.statement() as tx:
+        analysis = await analysed(tx, said, where)
+        hits = await lexical_search(context, where, analysis, context.limit, filtered=True, text=said).phrases(tx)
+    return [TimedMemory(hit.id, context.hour) for hit in hits]
 
 
 async def _written(tx: Tx, context: SearchContext, limit: int, *, flagged: bool) -> list[TimedMemory]:

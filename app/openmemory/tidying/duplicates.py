@@ -47,8 +47,9 @@ from openmemory.dedup.near_duplicates import (
     is_comparable,
     least_similarity,
 )
-from openmemory.dedup.paraphrases import Relation, compare
+from openmemory.dedup.paraphrases import Relation
 from openmemory.dedup.rewriting import is_rewritable
+from openmemory.dedup.sameness import item, sameness
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
@@ -278,16 +279,16 @@ async def _vector(space: Space, row: Any) -> Vector:
 
 
 def _may_repeat(newer: Any, older: Any) -> bool:
-    """Returns True if a memory is older than another one, and has its namespace, kind and key."""
-    same = (newer.namespace, newer.kind, newer.key) == (older.namespace, older.kind, older.key)
-    return same and (older.created_at, older.id) < (newer.created_at, newer.id)
+    """Returns True if a memory is older than another one, and of its kind."""
+    return newer.kind == older.kind and (older.created_at, older.id) < (newer.created_at, newer.id)
 
 
 def _judged(candidates: Iterable[tuple[Any, Any, float]]) -> list[_Near]:
     """Those pairs of a newer and an older memory that say the same."""
     found = []
     for newer, older, similarity in candidates:
-        if (relation := compare(older.content, newer.content).relation) is not None:
+        one, other = (item(row.namespace, row.key, row.content) for row in (older, newer))
+        if (relation := sameness(one, other).relation) is not None:
             found.append(_Near(newer, older, similarity, relation))
     return found
 

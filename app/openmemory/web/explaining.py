@@ -31,8 +31,11 @@ class ScoreBar(NamedTuple):
     length: float
 
 
-def bars(parts: ScoreParts) -> list[ScoreBar]:
-    """Returns the parts that raise a score, the largest first, and then what was taken off."""
+def bars(parts: ScoreParts | None) -> list[ScoreBar]:
+    """Returns the parts that raise a score, the largest first, and then what was taken off. An overview has
+    none."""
+    if parts is None:
+        return []
     adds = [(name, getattr(parts, field)) for field, name in _NAMES.items()]
     shown = sorted((each for each in adds if each[1] >= _LEAST), key=lambda each: -each[1])
     if parts.penalty >= _LEAST:

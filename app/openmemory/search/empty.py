@@ -1,0 +1,209 @@
+"""Answers without results, which say why: how many memories there are, what was looked for, and what waits.
+
+A caller must be able to tell an empty answer from an empty memory. Every number counts only what the caller may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, NamedTuple
+
+from sqlalchemy import Uuid, bindparam, func, literal_column, select
+
+from openmemory.access.apps import paused_message
+from openmemory.access.readable import is_not_paused
+from openmemory.database.compiled import CompiledStatement
+from openmemory.identity.caller import Caller, Default
+from openmemory.index.models import ItemKind, OutboxEntry
+from openmemory.memories.models import Memory
+from openmemory.search.as_of import as_of_state, findable
+from openmemory.search.compiled_filter import compiled_filter
+from openmemory.search.context import SearchContext
+from openmemory.search.explanation import SearchRound
+from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
+from openmemory.search.periods import Period
+from openmemory.search.query_text import STOP_WORDS
+from openmemory.search.readback import log_search
+from openmemory.search.results import ReadRows, search_answer
+from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
+
+MAX_WORDS, MAX_CHARACTERS = 12, 100
+"""The number of words, and of characters, of what was looked for that a note repeats."""
+
+MAX_TIMES = 2
+"""The number of times that a note repeats. "In May" means ten."""
+
+
+class Tally(NamedTuple):
+    """The memories that match the filters of a query and that the caller may read: their number, the number of those
+    that the index does not contain yet, and when the first and the last of them was written. `paused`: the calling app
+    is paused and reads nothing."""
+
+    paused: bool
+    total: int
+    waiting: int
+    first: datetime | None
+    last: datetime | None
+
+
+async def tally(context: SearchContext) -> Tally:
+    """Counts the memories that the search could have found."""
+    caller, as_of = context.caller, context.query.as_of
+    statement = _statement(caller.owner, caller.default, as_of is not None, context.filter.shape)
+    async with context.database.statement() as tx:
+        [row] = await statement.rows(tx, {**context.filter.parameters, "as_of": as_of})
+    return Tally(*row)
+
+
+async def nothing_found(
+    context: SearchContext, method: Method, *notes: str | None, last: SearchRound | None, embedded: str | None
+) -> SearchAnswer:
+    """An answer without results, and the event of the audit log. Its note says what was looked for, and among how many
+    memories. `notes` come first. `last` and `embedded` as in `search_answer`."""
+    await log_search(context, method)
+    counted = await tally(context)
+    if not counted.total:
+        why = await _no_memory(context, counted)
+    else:
+        why = f"nothing was found for {looked_for(context.query.text)} {_among(context, counted.total)}"
+        if counted.waiting:
+            why += f"; {_waits(counted)}"
+    return _without_results(context, method, noted(*notes, why), last, embedded)
+
+
+async def nothing_dated(context: SearchContext) -> SearchAnswer:
+    """An answer without results to a question about a time in which no memory was written, and the event of the audit
+    log."""
+    await log_search(context, Method.TIME)
+    counted = await tally(context)
+    why = dated(context, counted) if counted.total else await _no_memory(context, counted)
+    return _without_results(context, Method.TIME, noted(why))
+
+
+async def no_memory(context: SearchContext, method: Method, *notes: str | None) -> SearchAnswer:
+    """An answer without results where no memory matches the filters, and the event of the audit log."""
+    await log_search(context, method)
+    return _without_results(context, method, noted(*notes, await _no_memory(context, await tally(context))))
+
+
+def _without_results(
+    context: SearchContext,
+    method: Method,
+    note: str | None,
+    last: SearchRound | None = None,
+    embedded: str | None = None,
+) -> SearchAnswer:
+    answer = search_answer(context, ReadRows(0), method, [], last=last, embedded=embedded)
+    answer.note = note
+    return answer
+
+
+async def _no_memory(context: SearchContext, counted: Tally) -> str:
+    """Says why no memory matches the filters: the app is paused, there is none at all, or there are only others."""
+    if not counted.paused and context.filter.shape != _unfiltered(context).filter.shape:
+        counted = await tally(_unfiltered(context))
+    if counted.paused:
+        return paused_message(context.caller.app, "read memories")
+    if counted.total:
+        return f"no memory matches the filters of the query; without them, there {are(counted.total)}"
+    return "there is no memory that you may read"
+
+
+def _unfiltered(context: SearchContext) -> SearchContext:
+    everything = SearchQuery(context.query.text)
+    return replace(context, query=everything, filter=compiled_filter(context.caller, everything))
+
+
+def dated(context: SearchContext, counted: Tally) -> str:
+    """Says that no memory was written at the times that the query names, and from when to when the counted ones were.
+    Days are those of the caller's time zone."""
+    zone = context.caller.timezone
+    said = f"nothing is dated {named_times(context.times, zone)}"
+    if counted.first is None or counted.last is None:
+        return said
+    first, last = (moment.astimezone(zone) for moment in (counted.first, counted.last))
+    return f"{said}; the memories that you may read go from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+
+
+def named_times(times: Sequence[Period], zone: tzinfo) -> str:
+    """The times as a note names them, such as "2026-11-16 to 2026-11-22"."""
+    different = list(dict.fromkeys(times))
+    some = [_period(time, zone) for time in different[:MAX_TIMES]]
+    more = len(different) - len(some)
+    return " or ".join(some) + (f" or at {more} other times that the query means" if more else "")
+
+
+def _period(time: Period, zone: tzinfo) -> str:
+    first = time.start and time.start.astimezone(zone)
+    last = time.end and (time.end - timedelta(microseconds=1)).astimezone(zone)
+    if first is None:
+        return "at any time" if last is None else f"until {last:%Y-%m-%d}"
+    if last is None:
+        return f"since {first:%Y-%m-%d}"
+    return f"{first:%Y-%m-%d}" + ("" if last.date() == first.date() else f" to {last:%Y-%m-%d}")
+
+
+def looked_for(query: str) -> str:
+    """The query as a note repeats it: the words of the query without stop words, or the query itself if it
+    has none."""
+    every = [word.strip(".,;:!?¿¡()\"'“”„«»…？！。、") or word for word in query.split()]
+    found = [word for word in every if word.lower() not in STOP_WORDS] or every
+    said = " ".join(found[:MAX_WORDS])
+    cut = len(found) > MAX_WORDS or len(said) > MAX_CHARACTERS
+    return f"“{said[:MAX_CHARACTERS].rstrip()}{' …' if cut else ''}”"
+
+
+def noted(*parts: str | None) -> str | None:
+    """The parts of a note as one, which begins with a capital letter; None if there are none."""
+    note = "; ".join(part for part in parts if part)
+    return note[:1].upper() + note[1:] or None
+
+
+def are(count: int) -> str:
+    """The number of memories after "there"."""
+    return "is 1 memory" if count == 1 else f"are {count:,} memories"
+
+
+def _among(context: SearchContext, total: int) -> str:
+    filtered = context.filter.shape != _unfiltered(context).filter.shape
+    which = "that match the filters and that you may read" if filtered else "that you may read"
+    return f"in the only memory {which}" if total == 1 else f"in the {total:,} memories {which}"
+
+
+def _waits(counted: Tally) -> str:
+    if counted.waiting > 1:
+        return f"{counted.waiting:,} of them wait for the vector index, and can be found by their words only until then"
+    which = "it" if counted.total == 1 else "1 of them"
+    return f"{which} waits for the vector index, and can be found by its words only until then"
+
+
+@by_shape
+def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> CompiledStatement:
+    """One row, a `Tally`."""
+    caller = Caller.anyone(owner=owner, default=default)
+    source, may_find = findable(caller, as_of_state(caller) if as_then else None)
+    mine = Memory.user_id == bindparam("caller_user_id", type_=Uuid()), may_find, predicate(shape)
+    count: Any = literal_column("count(*)")
+    times = func.min(Memory.created_at).label("first"), func.max(Memory.created_at).label("last")
+    total = select(count.label("total"), *times).select_from(source).where(*mine).subquery("counted")
+    kind: Any = literal_column(f"'{ItemKind.MEMORY.value}'")
+    entry = OutboxEntry.__table__
+    waits = (entry.c.user_id == bindparam("caller_user_id", type_=Uuid()), entry.c.kind == kind)
+    waiting = (
+        select(count.label("waiting"))
+        .select_from(source.join(entry, entry.c.id == Memory.id))
+        .where(*waits, *mine)
+        .subquery("undelivered")
+    )
+    paused: Any = literal_column("false") if owner else ~is_not_paused()
+    statement = select(
+        paused.label("paused"), total.c.total, waiting.c.waiting, total.c.first, total.c.last
+    ).select_from(total.join(waiting, literal_column("true")))
+    return CompiledStatement(statement, plain=True, kept=is_usual(shape))
+
+
+def joined(notes: Iterable[str | None]) -> str | None:
+    """The notes of an answer as one; None if there are none."""
+    return "; ".join(note for note in notes if note) or None
