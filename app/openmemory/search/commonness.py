@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tokenizers import Tokenizer
-
-from openmemory.embeddings.local import TOKENIZER
+from openmemory.embeddings.vocabulary import vocabulary
 from openmemory.index.bm25 import idf
 
 STORE = 200
@@ -34,8 +32,7 @@ _ENDINGS = ("", "e", "s", "ed", "ing")
 
 @cache
 def _places() -> dict[str, int]:
-    vocabulary = Tokenizer.from_file(str(TOKENIZER.verified())).get_vocab()
-    return {word: place - _FIRST for word, place in vocabulary.items() if place > _FIRST and word.isalnum()}
+    return {word: place - _FIRST for word, place in vocabulary().items() if place > _FIRST and word.isalnum()}
 
 
 def commonness(lexeme: str) -> float:
