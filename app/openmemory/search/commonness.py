@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from openmemory.embeddings.vocabulary import vocabulary
+from openmemory.embeddings.local import vocabulary
 from openmemory.index.bm25 import idf
 
 STORE = 200
