@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from unittest.mock import patch
 
 from openmemory.index.engine import index
-from openmemory.search import candidates, context, fusion, late_interaction, names, query_analysis, service, threads
+from openmemory.search import candidates, late_interaction, query_analysis, ranking, service
+from openmemory.search.features import BESIDE, PLACE
+from openmemory.search.weights import Weights
+
+Ablation = Callable[[], AbstractContextManager[object]]
 
 
-def _words_alone(_: object, words: object) -> float:
-    return 0.0 if words else 1.0
+def _weightless(*names: str) -> Ablation:
+    """The search in which these features weigh nothing."""
+
+    def without() -> AbstractContextManager[object]:
+        stack = ExitStack()
+        for name in ("TOKENS", "VECTORS", "WORDS"):
+            vectors = [vector.copy() for vector in getattr(ranking, name)]
+            for vector in vectors:
+                vector[[PLACE[feature] for feature in names]] = 0.0
+            stack.enter_context(patch.object(ranking, name, Weights(*vectors)))
+        return stack
+
+    return without
 
 
-ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+async def _nothing(*_: object) -> dict[object, object]:
+    return {}
+
+
+ABLATIONS: dict[str, Ablation] = {
     "words from PostgreSQL": lambda: patch.object(candidates, "is_served_by_index", lambda *_: False),
     "no focus": lambda: patch.object(query_analysis, "MAX_QUERY_WORDS", 0),
-    "no names": lambda: patch.object(names, "NAMES_WEIGHT", 0.0),
-    "no neighbours": lambda: patch.object(threads, "NEIGHBOUR_WEIGHT", (0.0, 0.0)),
+    "no names": _weightless("named"),
+    "no neighbours": _weightless(*BESIDE),
     "no context": lambda: patch.object(late_interaction, "CONTEXT", 0),
-    "no late interaction": lambda: patch.object(late_interaction, "MAX_WEIGHT", 0.0),
+    "no late interaction": lambda: patch.object(service, "late_scores", _nothing),
     "no times": lambda: patch.object(service, "names_a_time", lambda _: False),
+    "no speakers": _weightless("speaker", "other_speaker", "user", "assistant", "user_me", "assistant_me"),
     "no windows": lambda: patch.object(index, "best", lambda first, _, limit: list(first)[:limit]),
-    "no floor": lambda: patch.object(context, "FLOORS", {}),
-    "words only": lambda: patch.object(fusion, "dense_share", _words_alone),
 }
-"""By the name of what is left out: focus (the query without common words for the model), what neighbours in a
-thread add, the memories before a short one when its tokens are compared, the question's tokens, named times, all
-windows of a long text but the first, the floor of the model, and the model altogether."""
+"""By the name of what is left out: focus (the query without common words for the model), names of the best hit, what
+other texts of a thread add, the memories before a short one when its tokens are compared, the question's tokens, named
+times, who says it, and all windows of a long text but the first."""

@@ -5,14 +5,15 @@
 
 Each FOLDER holds a collection in the layout of BEIR (see `benchmarks.collections`). Its documents are stored as
 memories of one user, in the namespaces and threads that it tells, in the embedded stores, and embedded by the packaged
-model; every question is asked by the same code that serves a search, in its namespace. Nothing is fitted to what is
-measured. Beside ours stand the two arms as they answer the whole question, and both fused by reciprocal ranks of equal
-weight (k = 60). `--ablate` takes out one ingredient at a time (see `benchmarks.ablations`) and tells what that changes,
-with intervals of the differences, question by question. `--folds` tells what of the figures is chance (see
-`benchmarks.folds`), `--worst` shows questions whose answers stand lowest, with the texts. `--fragments` evaluates each
-collection a second time, with its documents cut at sentence ends. `--lengths` mixes long and short documents: with
-every second thread as one document, and with the threads of other namespaces added. `--messages` stores the documents
-as messages of conversations and searches these, which needs a collection with threads.
+model; every question is asked by the same code that serves a search, in its namespace. The weights of a search were
+fitted on some of these collections; `benchmarks.fit` prints figures that are held out. Beside ours stand the two arms
+as they answer the whole question, and both fused by reciprocal ranks of equal weight (k = 60). `--ablate` takes out
+one ingredient at a time (see `benchmarks.ablations`) and tells what that changes, with intervals of the differences,
+question by question. `--folds` tells what of the figures is chance (see `benchmarks.folds`), `--worst` shows questions
+whose answers stand lowest, with the texts. `--fragments` evaluates each collection a second time, with its documents
+cut at sentence ends. `--lengths` mixes long and short documents: with every second thread as one document, and with
+the threads of other namespaces added. `--messages` stores the documents as messages of conversations and searches
+these, which needs a collection with threads.
 `--keep` names a folder in which the stored collections are kept for another run. Intervals are bootstrapped over the
 questions, 95 %, with a fixed seed.
 """
@@ -27,7 +28,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 from uuid import UUID
 
 from benchmarks import folds
@@ -52,7 +52,7 @@ from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search import fusion, statistics
+from openmemory.search import statistics
 from openmemory.search.corpus import MEMORIES, PASSAGES, Corpus
 from openmemory.search.lexical import LexicalSearch
 from openmemory.search.lexical_filter import LexicalFilter
@@ -75,10 +75,6 @@ _LONGEST_NAME = 30
 
 Answers = dict[str, list[str]]
 """Documents by question, best first."""
-
-
-WEIGHTS = (0.37, 0.47, 0.57, 0.67, 0.77)
-"""Weights of the model that are tried on folds."""
 
 
 @dataclass(slots=True)
@@ -192,31 +188,13 @@ async def answered(asked: Asked, *, ablate: bool) -> dict[str, Answers]:
     return found
 
 
-async def by_weights(asked: Asked) -> dict[float, Answers]:
-    """The answers of ours with other weights of the model."""
-    found = {}
-    for weight in WEIGHTS:
-        with patch.object(fusion, "DENSE_WEIGHT", weight):
-            found[weight] = await asked.all_of_ours()
-    return found
-
-
-def report_folds(questions: Sequence[Question], ours: Answers, others: dict[float, Answers]) -> None:
-    """Print how the figures differ between folds, and what a weight that is fitted on the other folds would give."""
+def report_folds(questions: Sequence[Question], ours: Answers) -> None:
+    """Print how the figures differ between folds."""
     split = folds.folds(questions)
     print(f"  {len(split)} folds: each of them, and the deviation")
     for measure in ("recall@10", "hit@5", "nDCG@10"):
-        fixed = [measured(ours[one.id], one.relevant)[measure] for one in questions]
-        means, deviation = folds.spread(fixed, split)
+        means, deviation = folds.spread([measured(ours[one.id], one.relevant)[measure] for one in questions], split)
         print(f"    {measure:10} {' '.join(f'{value:.3f}' for value in means)}  ± {deviation:.3f}")
-        tried = {
-            weight: [measured(answers[one.id], one.relevant)[measure] for one in questions]
-            for weight, answers in others.items()
-        }
-        fitted, chosen = folds.held_out(tried, split)
-        more, low, high = folds.difference(fitted, fixed)
-        weights = ", ".join(f"{weight:g}" for weight in sorted(set(chosen)))
-        print(f"    {'':10} fitted on the others ({weights}): {mean(fitted):.3f}, {more:+.4f} [{low:+.4f},{high:+.4f}]")
     sys.stdout.flush()
 
 
@@ -320,7 +298,7 @@ async def evaluate(
         found = await answered(asked, ablate=ablate)
         report(collection, found, worst)
         if cross:
-            report_folds(collection.questions, found["ours"], await by_weights(asked))
+            report_folds(collection.questions, found["ours"])
 
 
 def main() -> None:
@@ -329,9 +307,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--keep", type=Path, help="where stored collections are kept")
     parser.add_argument("--ablate", action="store_true", help="take out one ingredient at a time, too")
-    parser.add_argument(
-        "--folds", action="store_true", help="how figures differ by fold, and if a fitted weight is better"
-    )
+    parser.add_argument("--folds", action="store_true", help="how figures differ by fold")
     parser.add_argument("--worst", type=int, default=0, help="how many of the worst answers to show")
     parser.add_argument("--fragments", action="store_true", help="evaluate documents cut at sentence ends, too")
     parser.add_argument("--lengths", action="store_true", help="evaluate with long documents among the short, too")

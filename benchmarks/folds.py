@@ -1,15 +1,11 @@
-"""What of a figure is chance: its spread over folds, and whether a weight that is fitted on other folds does better.
-
-The constants of a search are fixed, so nothing is trained on a fold. What can be shown is how much a figure differs
-between folds, and that the fixed weight is as good as one that is chosen, for each fold, by all the others.
-"""
+"""What of a figure is chance: its spread over folds, and intervals of differences."""
 
 from __future__ import annotations
 
 import random
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from benchmarks.collections import Question, interval, mean
 
@@ -32,21 +28,6 @@ def spread(values: Sequence[float], split: Sequence[Sequence[int]]) -> tuple[lis
     """The mean of each fold, and the standard deviation of these."""
     means = [mean([values[place] for place in fold]) for fold in split]
     return means, statistics.stdev(means) if len(means) > 1 else 0.0
-
-
-def held_out(
-    by_weight: Mapping[float, Sequence[float]], split: Sequence[Sequence[int]]
-) -> tuple[list[float], list[float]]:
-    """The value of each question by the weight that is best on the other folds, and these weights by fold."""
-    found = [0.0] * sum(map(len, split))
-    chosen = []
-    for number, fold in enumerate(split):
-        others = [place for other, places in enumerate(split) if other != number for place in places]
-        weight = max(by_weight, key=lambda one: mean([by_weight[one][place] for place in others]))
-        chosen.append(weight)
-        for place in fold:
-            found[place] = by_weight[weight][place]
-    return found, chosen
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:

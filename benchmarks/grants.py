@@ -28,8 +28,8 @@ from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.search import lexical
-from openmemory.search.fusion import fuse
 from openmemory.search.lexical_filter import LexicalFilter
+from openmemory.search.ranking import candidates
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services, open_services
 
@@ -76,7 +76,7 @@ async def best(services: Services, owner: Caller, query: str, limit: int) -> lis
     near = await services.index.search((await services.embedder.query(query)).vector, Filter(owner.user_id), limit)
     async with services.database.statement() as tx:
         said = await lexical.search(tx, query, LexicalFilter(owner.user_id), limit, enough=10)
-    return [str(hit.id) for hit in fuse(near, said)[:limit]]
+    return [str(hit.id) for hit in candidates(near, said)[:limit]]
 
 
 async def timed(services: Services, caller: Caller, query: str, found: list[float]) -> None:

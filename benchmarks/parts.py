@@ -13,10 +13,11 @@ from openmemory.config.settings import Settings
 from openmemory.index.port import Filter
 from openmemory.search.candidates import CANDIDATES
 from openmemory.search.context import SearchResources, search_context
-from openmemory.search.fusion import fuse
+from openmemory.search.features import Question
 from openmemory.search.lexical import LexicalHit, LexicalSearch
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.query_analysis import QueryAnalysis, analysed
+from openmemory.search.ranking import Evidence, candidates, ranked
 from openmemory.search.readback import readback
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import open_services
@@ -48,14 +49,17 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
 
         words = [await from_postgresql(at) for at in range(COUNT)]
         dense = [await index.search(vector, where, CANDIDATES) for vector in vectors]
-        fused = [fuse(near, said) for near, said in zip(dense, words, strict=True)]
+        found = [
+            ranked(Evidence(candidates(near, said), Question(query.text)))
+            for near, said, query in zip(dense, words, queries, strict=True)
+        ]
 
         async def read(at: int) -> None:
-            candidates = [(hit.id, hit.score) for hit in fused[at]]
+            candidates = [(hit.id, hit.score) for hit in found[at]]
             await readback(contexts[at], candidates, limit=10, method=Method.HYBRID)
 
-        async def fusing(at: int) -> None:
-            fuse(dense[at], words[at])
+        async def ranking(at: int) -> None:
+            ranked(Evidence(candidates(dense[at], words[at]), Question(queries[at].text)))
 
         fresh = [SearchQuery(next(inputs)) for _ in range(COUNT)]
         work: dict[str, Callable[[int], Awaitable[object]]] = {
@@ -64,7 +68,7 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
             "index by meaning": lambda at: index.search(vectors[at], where, CANDIDATES),
             "index by words": lambda at: index.search_words(analyses[at].vector, where, CANDIDATES),
             "words from SQL": from_postgresql,
-            "fusion": fusing,
+            "ranking": ranking,
             "read-back SQL": read,
             "search whole": lambda at: search.search(caller, SearchQuery(fresh[at].text + " again")),
         }

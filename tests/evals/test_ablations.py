@@ -27,7 +27,7 @@ Mel: I painted it after the storm, a red sunset
 Mel: The dog needs a new collar
 Mel: He pulled so hard that the old one broke
 Mel: I read a novel about a lighthouse keeper
-Mel: The kilns of Brightwater Glass stand in Ohio
+Brightwater Glass has its kilns in Ohio
 Mel: The ending was sad but right
 Mel: My knee hurts when I run downhill
 Mel: The doctor said to swim instead

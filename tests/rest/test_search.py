@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from datetime import datetime
 from typing import Any
 
@@ -151,16 +152,17 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(client, servic
     full = (await client.post(SEARCH, json=body | {"explain": True})).json()
     by_address = (await client.get(SEARCH, params=body | {"explain": "true"})).json()
     assert full == by_address
-    assert full["explanation"].keys() >= {"embedded", "left_out", "dense_share", "floor", "times", "candidates"}
+    assert full["explanation"].keys() >= {"embedded", "left_out", "floor", "times", "candidates"}
     (result,) = full["results"]
     why = result["explanation"]
-    assert why["words"].keys() == {"adds", "weight", "value", "scale", "rank", "score"}
-    terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "time", "recency")]
-    assert sum(terms) - why["penalty"] == pytest.approx(result["parts"]["ranking"], abs=1e-9)
+    assert why["words"].keys() == {"rank", "score"}
+    assert why["features"][0].keys() == {"feature", "value", "weight", "adds", "order"}
+    added = sum(term["adds"] for term in why["features"])
+    assert 1 / (1 + math.exp(-added)) == pytest.approx(result["score"], abs=1e-9)
     del full["explanation"], result["explanation"]
     assert full == plain
     assert list(plain["results"][0]["parts"]) == [
-        "ranking", "dense", "lexical", "beside", "time", "cosine", "bm25", "penalty"
+        "ranking", "base", "dense", "lexical", "late", "beside", "text", "time", "cosine", "bm25", "penalty"
     ]  # fmt: skip
     refused = await client.post(SEARCH, json=body | {"explain": "perhaps"})
     assert refused.json()["detail"].startswith("explain: input should be a valid boolean")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -18,19 +17,20 @@ from openmemory.access.grants import GrantCreate
 from openmemory.access.readable import readable_by
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.identity.caller import Caller
-from openmemory.index import tokens
 from openmemory.index.bm25 import K1, MEAN_LENGTH, B
-from openmemory.index.models import ItemKind
 from openmemory.index.port import Hit
 from openmemory.index.space import Space, Spaces
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.search import late_interaction
+from openmemory.search.candidate_rows import MAX_COMPARED, candidate_rows
 from openmemory.search.candidates import CANDIDATES
+from openmemory.search.commonness import smoothed_idf
 from openmemory.search.context import FLOORS
-from openmemory.search.fusion import fuse, relevant
+from openmemory.search.features import Question
+from openmemory.search.late_interaction import late_scores
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.query_analysis import COMMON_SHARE, MIN_MEMORIES, RATE, SAMPLE
+from openmemory.search.ranking import Evidence, candidates, ranked
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -117,16 +117,16 @@ async def exhaustive(
     )
     if len(said) > CANDIDATES and said[CANDIDATES - 1].score - said[CANDIDATES].score < 1e-5:
         return None
-    fused = fuse(near[:CANDIDATES] if dense else [], said[:CANDIDATES])
-    hits = relevant(fused, FLOORS[services.embedder.model])
-    if dense and hits:
-        best = [hit.id for hit in hits[: late_interaction.MAX_HITS]]
-        async with services.database.statement() as tx:
-            kept = await tokens.of_items(tx, ItemKind.MEMORY, world.owner.user_id, services.embedder.model, best)
-        assert len(kept.ids) == len(best)
-        whole = await services.embedder.query(query)
-        hits, _ = late_interaction.compared(hits, whole.tokens, kept, {})
-    return [(hit.id, hit.score) for hit in hits[:LIMIT]]
+    found = candidates(near[:CANDIDATES] if dense else [], said[:CANDIDATES], floor=FLOORS[services.embedder.model])
+    if not found:
+        return []
+    ids = [one.id for one in found]
+    whole = (await services.embedder.query(query)).tokens if dense else None
+    async with services.database.statement() as tx:
+        read = await candidate_rows(tx, caller, ids, services.embedder.model if dense else None)
+    assert whole is None or len(read.tokens.ids) == min(len(ids), MAX_COMPARED)
+    late = await late_scores(whole, read.tokens, ids, {})
+    return [(hit.id, hit.order) for hit in ranked(Evidence(found, Question(query), read.rows, late=late))[:LIMIT]]
 
 
 def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:
@@ -143,13 +143,18 @@ def _bm25(documents: dict[UUID, Counter[str]], lexemes: list[str]) -> list[Lexic
     if not documents:
         return []
     scores: Counter[UUID] = Counter()
+    total = (K1 + 1) * sum(
+        smoothed_idf(len(documents), sum(lexeme in counts for counts in documents.values()), lexeme)
+        for lexeme in set(lexemes)
+    )
     for lexeme in set(lexemes):
         holding = {id_: counts[lexeme] for id_, counts in documents.items() if counts[lexeme]}
-        idf = math.log(1 + (len(documents) - len(holding) + 0.5) / (len(holding) + 0.5))
+        idf = smoothed_idf(len(documents), len(holding), lexeme)
         for id_, tf in holding.items():
             k = K1 * (1 - B + B * len(documents[id_]) / MEAN_LENGTH)
             scores[id_] += idf * tf * (K1 + 1) / (tf + k)
-    return sorted((LexicalHit(*item) for item in scores.items()), key=lambda hit: (-hit.score, hit.id))
+    hits = (LexicalHit(id_, score, coverage=min(score / total, 1.0)) for id_, score in scores.items())
+    return sorted(hits, key=lambda hit: (-hit.score, hit.id))
 
 
 async def make_rules(services: Services, world: World, chance: random.Random, size: int) -> None:

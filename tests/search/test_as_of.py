@@ -12,6 +12,7 @@ from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.features import BESIDE
 from openmemory.search.schemas import SearchAnswer, SearchQuery
 from openmemory.services import Services
 from tests.search.test_explanation import adds_up
@@ -46,7 +47,7 @@ async def told(services: Services, caller: Caller) -> list[UUID]:
 async def asked(services: Services, caller: Caller, query: str, day: float, **more) -> SearchAnswer:
     answer = await services.search.search(caller, SearchQuery(query, as_of=START + day * DAY, explain=True, **more))
     for result in answer.results:
-        adds_up(result.parts.ranking, result.explanation)
+        adds_up(result)
     return answer
 
 
@@ -141,7 +142,8 @@ async def test_neighbours_that_came_later_lend_nothing(services: Services, owner
     await services.memories.add_many(owner, news)
     answer = await asked(services, owner, "harbour", 1.5)
     assert {result.memory for result in answer.results} == {"harbour 0", "harbour 1"}
-    assert all(len(result.explanation.beside.lenders) == 1 for result in answer.results)
+    beside = [{term.feature for term in result.explanation.features} & set(BESIDE) for result in answer.results]
+    assert sorted(beside, key=sorted) == [{"after", "thread"}, {"before", "thread"}]
 
 
 async def test_nobody_finds_what_another_user_put_away(services: Services, owner: Caller):

@@ -14,7 +14,7 @@ from openmemory.audit.schemas import AuditQuery
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search import calibration
+from openmemory.search import weights
 from openmemory.search.empty import looked_for, named_times
 from openmemory.search.periods import Period
 from openmemory.search.schemas import Method, SearchQuery
@@ -97,7 +97,7 @@ async def test_hits_below_the_bound_are_not_shown_unless_everything_is_asked_for
     scores = [result.score for result in every]
     assert len(scores) > 1
     assert None not in scores
-    monkeypatch.setattr(calibration, "MIN_SCORE", (scores[0] + scores[1]) / 2)
+    monkeypatch.setattr(weights, "MIN_SCORE", (scores[0] + scores[1]) / 2)
     shown = (await services.search.search(app_caller, SearchQuery(query))).results
     assert [result.id for result in shown] == [every[0].id]
     logs = [(await services.memories.access_log(owner, result.id)).total for result in every[:2]]
@@ -107,7 +107,7 @@ async def test_hits_below_the_bound_are_not_shown_unless_everything_is_asked_for
 async def test_a_text_that_contains_the_query_as_written_is_shown_at_any_score(
     services: Services, owner: Caller, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(calibration, "MIN_SCORE", 1.1)
+    monkeypatch.setattr(weights, "MIN_SCORE", 1.1)
     await stored(services, owner, [*TEXTS, "The ticket is SN-2041, map(x => x / 10), and the host is 🦊"])
     for query in ("SN-2041", "sn-2041", "2041", "=>", "🦊", "the host is"):
         texts, note = await found(services, owner, query)
@@ -195,7 +195,7 @@ async def test_passages_end_where_evidence_ends_and_an_empty_answer_says_so(
     assert some.results[0].content == TEXTS[4]
     none = await services.search.passages(owner, SearchQuery("quasar redshift"))
     assert (none.results, none.note) == ([], "No passage that you may read matches “quasar redshift”")
-    monkeypatch.setattr(calibration, "MIN_SCORE", 1.1)
+    monkeypatch.setattr(weights, "MIN_SCORE", 1.1)
     assert (await services.search.passages(owner, SearchQuery("who plays the violin?"))).results == []
     assert len((await services.search.passages(owner, SearchQuery("violin"))).results) == 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,20 +25,7 @@ from openmemory.index.space import Space, Spaces
 from openmemory.index.tokens import StoredTokens
 from openmemory.memories.schemas import MemoryUpdate
 from openmemory.search import late_interaction
-from openmemory.search.fusion import Fused
-from openmemory.search.late_interaction import (
-    BLOCK,
-    CONTEXT,
-    EQUAL,
-    FULL_WEIGHT_RANGE,
-    HALF_WEIGHT_TOKENS,
-    MAX_HITS,
-    MAX_WEIGHT,
-    blended,
-    compared,
-    in_context,
-    maxsims,
-)
+from openmemory.search.late_interaction import BLOCK, CONTEXT, MIN_COMPARED, compared, first, in_context, late_scores
 from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services, open_services
@@ -47,7 +33,7 @@ from tests.clusters import furnish
 from tests.search.test_explanation import delivered, sound
 from tests.search.test_threads import talk
 
-IDS = [UUID(int=number) for number in range(1, MAX_HITS + 11)]
+IDS = [UUID(int=number) for number in range(1, 41)]
 
 
 def drawn(chance: np.random.Generator, count: int) -> np.ndarray:
@@ -60,43 +46,27 @@ def spoken(chance: np.random.Generator, count: int) -> np.ndarray:
     return rounded(chance.standard_normal((count, 8 * CODE)).astype(np.float32))
 
 
-def test_the_more_of_a_question_is_numbers_the_less_it_weighs() -> None:
-    chance = np.random.default_rng(2)
-    ranked, asked = ranking([0.9, 0.5, 0.4, 0.2]), spoken(chance, 4)
-    kept = StoredTokens([hit.id for hit in ranked], [2, 2, 2, 2], drawn(chance, 8))
-    weights = []
-    for numbers in range(5):
-        found, told = compared(ranked, np.concatenate([asked[numbers:], 0 * asked[:numbers]]), kept, {})
-        weights.append(max((one.weight for one in told.values()), default=0.0))
-        assert told or found == ranked
-    assert weights == sorted(weights, reverse=True)
-    assert weights[0] > 0 == weights[4]
-
-
-def ranking(scores: list[float]) -> list[Fused]:
-    ranked = sorted(scores, reverse=True)
-    return [Fused(id_, one, one / 2, one / 2, 1.0, 0.5, scale=0.8) for id_, one in zip(IDS, ranked, strict=False)]
-
-
 SIZES = (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1, 200)
 
 
-def written_out(question: np.ndarray, parts: list[np.ndarray]) -> list[float]:
-    """The formula of the docstring, token by token."""
+def written_out(question: np.ndarray, parts: list[np.ndarray]) -> tuple[list[float], list[float]]:
+    """The formulas of the docstring, token by token."""
     near = [cosines(question, part) for part in parts]
     maxima = np.array([one.max(axis=0) for one in near])
     weights = 1 + maxima.max(axis=0) - 2 * maxima.mean(axis=0)
-    found = []
+    plain, distinct = [], []
     for one in near:
         starts = range(0, max(1, len(one) - BLOCK), BLOCK)
-        windows = [one[start : start + 2 * BLOCK].max(axis=0) for start in starts]
-        found.append(max(float(window**2 @ weights / weights.sum()) for window in windows))
-    return found
+        windows = [one[start : start + 2 * BLOCK].max(axis=0) ** 2 for start in starts]
+        plain.append(max(float(window.mean()) for window in windows))
+        distinct.append(max(float(window @ weights / weights.sum()) for window in windows))
+    few = len(parts) < MIN_COMPARED
+    return plain, [0.0 if few else one - float(np.median(distinct)) for one in distinct]
 
 
 @given(
     counts=st.lists(
-        st.sampled_from([1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1, 200]), min_size=1, max_size=8
+        st.sampled_from([1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1, 200]), min_size=1, max_size=12
     ),
     asked=st.integers(1, 9),
     seed=st.integers(0, 1_000),
@@ -105,7 +75,10 @@ def test_a_maxsim_is_that_of_the_best_window(counts: list[int], asked: int, seed
     chance = np.random.default_rng(seed)
     question, parts = spoken(chance, asked), [drawn(chance, count) for count in counts]
     kept = StoredTokens(IDS[: len(counts)], counts, np.concatenate(parts))
-    assert maxsims(question, kept) == pytest.approx(written_out(question, parts), abs=1e-5)
+    found = compared(question, kept)
+    plain, distinct = written_out(question, parts)
+    assert [found[id_].maxsim for id_ in kept.ids] == pytest.approx(plain, abs=1e-5)
+    assert [found[id_].distinct for id_ in kept.ids] == pytest.approx(distinct, abs=1e-4)
 
 
 def test_what_is_said_together_says_more_than_what_is_scattered() -> None:
@@ -114,75 +87,39 @@ def test_what_is_said_together_says_more_than_what_is_scattered() -> None:
     first, second = np.packbits(question > 0, axis=1)
     together, scattered = rest.copy(), rest.copy()
     together[[5, 9]] = scattered[[5, 5 * BLOCK]] = first, second
-    near, far = maxsims(question, StoredTokens(IDS[:2], [len(rest)] * 2, np.concatenate([together, scattered])))
-    assert near > 1.5 * far
+    found = compared(question, StoredTokens(IDS[:2], [len(rest)] * 2, np.concatenate([together, scattered])))
+    assert found[IDS[0]].maxsim > 1.5 * found[IDS[1]].maxsim
 
 
 def test_a_token_that_all_have_says_little_and_one_that_few_have_much() -> None:
     chance = np.random.default_rng(6)
-    question, texts = spoken(chance, 2), [drawn(chance, 4) for _ in range(4)]
+    question, texts = spoken(chance, 2), [drawn(chance, 4) for _ in range(9)]
     common, rare = np.packbits(question > 0, axis=1)
     for one in texts:
         one[0] = common
-    plain = maxsims(question, StoredTokens(IDS[:4], [4] * 4, np.concatenate(texts)))
-    assert max(plain) < 0.1
     texts[2][1] = rare
-    said = maxsims(question, StoredTokens(IDS[:4], [4] * 4, np.concatenate(texts)))
-    assert said[2] > 0.9
-    assert max(said[at] for at in (0, 1, 3)) < 0.1
+    kept = StoredTokens(IDS[:9], [4] * 9, np.concatenate(texts))
+    said = compared(question, kept)
+    assert said[IDS[2]].distinct > 0.8
+    assert max(said[IDS[at]].distinct for at in (0, 1, 3)) < 0.1
+    few = compared(question, StoredTokens(IDS[:3], [4] * 3, kept.tokens[:12]))
+    assert [one.distinct for one in few.values()] == [0, 0, 0]
+    assert few[IDS[2]].maxsim == pytest.approx(said[IDS[2]].maxsim)
 
 
-@given(
-    pairs=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=MAX_HITS),
-    count=st.integers(1, 256),
-)
-def test_a_blend_is_the_formula_of_the_docstring_and_keeps_the_ends(pairs: list, count: int) -> None:
-    scores, said = [one for one, _ in pairs], [other for _, other in pairs]
-    weight, values = blended(scores, said, count)
-    if not pairs or min(max(scores) - min(scores), max(said) - min(said)) <= EQUAL:
-        assert weight == 0
-        return
-    assert weight == pytest.approx(
-        MAX_WEIGHT
-        * HALF_WEIGHT_TOKENS
-        / (HALF_WEIGHT_TOKENS + count)
-        * min(1, (max(said) - min(said)) / FULL_WEIGHT_RANGE)
-    )
-    assert (min(values), max(values)) == (pytest.approx(min(scores)), pytest.approx(max(scores)))
-    low, high = min(said), max(said)
-    places = [(value - min(scores)) / (max(scores) - min(scores)) for value in values]
-    assert places == pytest.approx([(one - low) / (high - low) for one in said], abs=1e-6)
+async def test_numbers_alone_and_texts_without_tokens_are_not_compared() -> None:
+    chance = np.random.default_rng(2)
+    asked, kept = spoken(chance, 4), StoredTokens(IDS[:2], [2, 2], drawn(chance, 4))
+    assert await late_scores(0 * asked, kept, IDS[:2], {}) == {}
+    assert await late_scores(None, kept, IDS[:2], {}) == {}
+    assert await late_scores(asked, tokens.NONE, IDS[:2], {}) == {}
+    assert (await late_scores(asked, kept, IDS[1:4], {})).keys() == {IDS[1]}
 
 
-@given(
-    scores=st.lists(st.floats(0.001, 1), min_size=1, max_size=MAX_HITS + 10),
-    counts=st.lists(st.integers(0, 4), min_size=MAX_HITS + 10, max_size=MAX_HITS + 10),
-    asked=st.integers(0, 12),
-    seed=st.integers(0, 1_000),
-)
-def test_only_what_was_read_moves_and_only_among_itself(scores, counts, asked, seed) -> None:
-    chance = np.random.default_rng(seed)
-    ranked = ranking(scores)
-    held = [(hit.id, count) for hit, count in zip(ranked, counts, strict=False) if count]
-    kept = StoredTokens([id_ for id_, _ in held], [n for _, n in held], drawn(chance, sum(n for _, n in held)))
-    found, told = compared(ranked, spoken(chance, asked), kept, {})
-    before = {hit.id: hit for hit in ranked}
-    assert sorted(hit.id for hit in found) == sorted(before)
-    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
-    assert told.keys() <= {id_ for id_, _ in held if id_ in [hit.id for hit in ranked[:MAX_HITS]]}
-    for hit in found:
-        assert 0 <= hit.score <= 1
-        assert math.fsum((hit.lexical, hit.dense, hit.late)) == pytest.approx(hit.score, abs=1e-9)
-        if hit.id not in told:
-            assert hit == before[hit.id]
-            continue
-        one = told[hit.id]
-        assert hit.score == pytest.approx((1 - one.weight) * before[hit.id].score + one.weight * one.value, abs=1e-9)
-    if told:
-        assert min(hit.score for hit in found if hit.id in told) >= max(
-            (hit.score for hit in ranked[MAX_HITS:]), default=0.0
-        )
-        assert sorted(one.rank for one in told.values()) == list(range(1, len(told) + 1))
+def test_the_first_texts_within_the_bound_are_compared() -> None:
+    kept = StoredTokens(IDS[:3], [5, 4, 3], drawn(np.random.default_rng(1), 12))
+    assert [first(kept, most).ids for most in (12, 11, 9, 1)] == [IDS[:3], IDS[:2], IDS[:2], IDS[:1]]
+    assert len(first(kept, 9).tokens) == 9
 
 
 def test_a_short_text_follows_the_end_of_those_before_it() -> None:
@@ -234,18 +171,14 @@ async def test_what_says_it_gains_and_the_answer_says_how_much(services: Service
     answer = await services.search.search(owner, query)
     results = sound(answer)
     assert results[0].id == ids[2]
-    candidates = {result.id: result.explanation.late for result in results}
+    candidates = {result.id: result.explanation.tokens for result in results}
     assert sorted(arm.rank for arm in candidates.values()) == list(range(1, len(results) + 1))
     assert candidates[ids[2]].rank == 1
     assert 0 < candidates[ids[2]].score <= 1
-    assert all(result.parts.late == result.explanation.late.adds for result in results)
     without = {result.id: result for result in sound(await plainly.search(owner, query))}
     assert without.keys() == candidates.keys()
-    assert all(result.explanation.late is None and result.parts.late == 0 for result in without.values())
-    rest = [result for result in results if result.id != ids[2]]
-    others = [without[result.id].parts.ranking for result in rest]
-    lead = results[0].parts.ranking - max(result.parts.ranking for result in rest)
-    assert lead > without[ids[2]].parts.ranking - max(others)
+    assert all(result.explanation.tokens.score is None and result.parts.late == 0 for result in without.values())
+    assert results[0].parts.late > max(result.parts.late for result in results[1:])
 
 
 async def test_candidates_without_tokens_keep_their_scores(services: Services, owner: Caller, plainly: Search):
@@ -257,9 +190,9 @@ async def test_candidates_without_tokens_keep_their_scores(services: Services, o
     results = sound(await services.search.search(owner, query))
     for result in results:
         if result.id in ids[2:]:
-            assert (result.parts.ranking, result.explanation.late) == (pytest.approx(before[result.id]), None)
+            assert (result.parts.ranking, result.explanation.tokens.score) == (pytest.approx(before[result.id]), None)
         else:
-            assert result.explanation.late is not None
+            assert result.explanation.tokens.score is not None
 
 
 async def test_tokens_of_an_older_text_are_not_compared(services: Services, owner: Caller):
@@ -271,14 +204,14 @@ async def test_tokens_of_an_older_text_are_not_compared(services: Services, owne
             kept = await tokens.of_items(tx, ItemKind.MEMORY, owner.user_id, services.embedder.model, ids)
         assert sorted(kept.ids) == sorted({*ids} - {ids[1]})
         answer = await services.search.search(owner, SearchQuery("blue island ferry", explain=True))
-        candidates = {result.id: result.explanation.late for result in sound(answer)}
+        candidates = {result.id: result.explanation.tokens.score for result in sound(answer)}
         assert candidates[ids[1]] is None
         assert candidates[ids[0]] is not None
     finally:
         await services.outbox_delivery.drain()
         services.outbox_delivery.start()
     answer = await services.search.search(owner, SearchQuery("blue island ferry", explain=True))
-    assert all(result.explanation.late is not None for result in sound(answer))
+    assert all(result.explanation.tokens.score is not None for result in sound(answer))
 
 
 async def test_as_of_a_time_a_text_of_then_is_not_compared_with_that_of_today(services: Services, owner: Caller):
@@ -287,7 +220,7 @@ async def test_as_of_a_time_a_text_of_then_is_not_compared_with_that_of_today(se
     await services.memories.update(owner, ids[1], MemoryUpdate(text="The ferry has a new engine"))
     await services.outbox_delivery.drain()
     answer = await services.search.search(owner, SearchQuery("blue island ferry", as_of=then, explain=True))
-    candidates = {result.id: (result.memory, result.explanation.late) for result in sound(answer)}
+    candidates = {result.id: (result.memory, result.explanation.tokens.score) for result in sound(answer)}
     assert candidates[ids[1]] == (FERRIES[1], None)
     assert candidates[ids[0]][1] is not None
 
@@ -308,7 +241,7 @@ async def test_what_only_its_thread_brings_among_the_best_is_compared_too(servic
     answer = await services.search.search(owner, SearchQuery("Tove", explain=True))
     results = sound(answer)
     assert any(result.explanation.words.rank is None and result.parts.cosine is None for result in results)
-    assert all(result.explanation.late is not None for result in results)
+    assert all(result.explanation.tokens.score is not None for result in results)
 
 
 def told(answer: SearchAnswer) -> list[tuple[UUID, float]]:
@@ -330,7 +263,7 @@ async def test_what_takes_long_is_compared_in_another_thread_and_as_ever(
     await delivered(services, owner, *(f"{long} number {n}" for n in range(6)), *FERRIES)
     query = SearchQuery("who steers the island ferry?", explain=True)
     answer = await services.search.search(owner, query)
-    assert all(result.explanation.late is not None for result in sound(answer))
+    assert all(result.explanation.tokens.score is not None for result in sound(answer))
     monkeypatch.setattr(late_interaction, "MIN_THREAD_TOKENS", 0)
     assert await services.search.search(owner, query) == answer
 
@@ -343,7 +276,7 @@ async def test_switched_off_nothing_is_stored_or_compared(short_folder: Path) ->
         ann = await without.directory.caller("ann", None, owner=True)
         await delivered(without, ann, *FERRIES)
         answer = await without.search.search(ann, SearchQuery("island ferry", explain=True))
-        assert all(result.explanation.late is None for result in sound(answer))
+        assert all(result.explanation.tokens.score is None for result in sound(answer))
         async with without.database.statement() as tx:
             assert await tx.scalar(text("SELECT count(*) FROM embedding_tokens")) == 0
         assert await without.vector_backfill.run() == 0

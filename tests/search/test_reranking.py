@@ -19,10 +19,18 @@ from openmemory.egress.clients import Egress
 from openmemory.errors import SetupError
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.fusion import FLAGGED_SHARE, Fused
-from openmemory.search.reranking import MAX_TEXT_LENGTH, NO_RERANKER, RerankerUnavailable, open_reranker, reranked
+from openmemory.search.ranking import Ranked
+from openmemory.search.reranking import (
+    FLAGGED_SHARE,
+    MAX_TEXT_LENGTH,
+    NO_RERANKER,
+    RerankerUnavailable,
+    open_reranker,
+    reranked,
+)
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
+from openmemory.search.weights import vector
 from openmemory.services import Services
 from tests.search.rerank_server import RerankServer
 from tests.search.test_explanation import adds_up
@@ -83,11 +91,12 @@ async def test_its_scores_are_part_of_the_scores_and_of_their_explanation(
     best = answer.results[0]
     assert best.memory == max(texts, key=digits)
     assert (best.explanation.reranker.rank, best.explanation.reranker.score) == (1, digits(best.memory))
-    assert best.parts.reranked == pytest.approx(0.9)
+    assert best.explanation.reranker.adds == pytest.approx(0.9)
+    assert best.parts.reranked > 0
     assert answer.explanation.reranker.read == 12
     assert answer.note is None
     for result in (*answer.results, *more.results):
-        adds_up(result.parts.ranking, result.explanation)
+        adds_up(result)
         assert 0 <= result.score <= 1
     # Those that it did not read stand behind those that it did.
     assert [result.explanation.reranker is None for result in more.results] == [False] * 12 + [True] * 13
@@ -118,8 +127,8 @@ async def test_what_gives_orders_keeps_a_quarter_whatever_it_says(
     assert answer.results[0].memory == "tea 4"
     [lowered] = [result for result in answer.results if result.labels]
     assert lowered.explanation.reranker.rank == 1
-    assert lowered.parts.ranking <= FLAGGED_SHARE
-    adds_up(lowered.parts.ranking, lowered.explanation)
+    assert lowered.score <= FLAGGED_SHARE
+    adds_up(lowered)
 
 
 def results(*scores: object) -> bytes:
@@ -189,20 +198,21 @@ async def test_it_is_asked_again_after_a_while_and_its_redirects_are_not_followe
     flagged=st.sets(st.sampled_from(IDS)),
 )
 def test_the_sum_is_the_formula_of_the_docstring(firsts, said, weight, flagged) -> None:
-    hits = [Fused(id_, one, one, 0.0, None, None) for id_, one in zip(IDS, sorted(firsts, reverse=True), strict=False)]
-    hits.sort(key=lambda hit: -(hit.lowered() if hit.id in flagged else hit).score)
+    mark = vector({"flagged": 1.0})
+    hits = [
+        Ranked(id_, one, mark if id_ in flagged else 0 * mark, 0 * mark)
+        for id_, one in zip(IDS, sorted(firsts, reverse=True), strict=False)
+    ]
     said = said[: len(hits)]
-    found = reranked(hits, said, weight, flagged)
+    found = reranked(hits, said, weight)
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
     plain = [one for hit, one in zip(hits, said, strict=False) if hit.id not in flagged] or said
     low, high = min(plain), max(plain)
     for hit in found.hits:
         place = [one.id for one in hits].index(hit.id)
         share = 0.0 if place >= len(said) else (said[place] - low) / (high - low) if high > low else 1.0
-        share = min(max(share, 0.0), 1.0)
-        whole = (1 - weight) * hits[place].score + weight * share
-        assert hit.score == pytest.approx(whole * (FLAGGED_SHARE if hit.id in flagged else 1), abs=1e-9)
-        assert hit.lexical + hit.reranked - hit.penalty == pytest.approx(hit.score, abs=1e-9)
+        share = min(max(share, 0.0), 1.0) * (FLAGGED_SHARE if hit.id in flagged else 1)
+        assert hit.score == pytest.approx((1 - weight) * hits[place].score + weight * share, abs=1e-9)
         assert (hit.id in found.arms) == (place < len(said))
 
 

@@ -19,6 +19,7 @@ from openmemory.index.port import Hit, IndexUnavailable
 from openmemory.index.space import Space, Spaces
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.ranking import logit
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -90,7 +91,8 @@ async def test_an_answer_carries_its_method_scores_and_parts(services: Services,
     assert best.parts.bm25 > 0
     assert best.parts.cosine is not None
     assert -1 <= best.parts.cosine <= 1
-    assert best.parts.dense + best.parts.lexical == pytest.approx(best.parts.ranking)
+    parts = best.parts
+    assert parts.base + parts.dense + parts.lexical + parts.late + parts.text == pytest.approx(logit(best.score))
     assert [r.score for r in answer.results] == sorted((r.score for r in answer.results), reverse=True)
 
 

@@ -1,4 +1,4 @@
-"""What threads tell of their memories: the sum as a pure function, and answers that stand beside what asks for them."""
+"""What threads tell of their memories: what stands beside what, and answers beside what asks for them."""
 
 from __future__ import annotations
 
@@ -9,78 +9,32 @@ import pytest
 
 from openmemory.access.grants import GrantCreate
 from openmemory.identity.caller import Caller
+from openmemory.index import tokens
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import late_interaction
-from openmemory.search.fusion import FLAGGED_SHARE, Fused
+from openmemory.search.candidate_rows import CandidateRows, ThreadNeighbour, candidate_rows
 from openmemory.search.schemas import SearchQuery, SearchResult
-from openmemory.search.threads import NEIGHBOUR_WEIGHT, ThreadNeighbour, beside, preceding, with_threads
 from openmemory.services import Services
 
 A, B, C, D, E = (UUID(int=number) for number in range(1, 6))
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def fused(id_: UUID, score: float) -> Fused:
-    return Fused(id_, score, score, 0.0, None, None)
-
-
-def test_the_sum_is_the_formula_of_the_docstring():
-    ranked = [fused(A, 0.3), fused(B, 0.2), fused(E, 0.1)]
-    near = [
-        ThreadNeighbour(A, False, B, 1),
-        ThreadNeighbour(A, False, C, 2),
-        ThreadNeighbour(B, False, A, -1),
-    ]
-    found = {hit.id: hit for hit in with_threads(ranked, near)}
-    assert found[A].score == pytest.approx(0.3 + NEIGHBOUR_WEIGHT[0] * 0.2)
-    assert found[B].score == pytest.approx(0.2 + NEIGHBOUR_WEIGHT[0] * 0.3)
-    assert found[C].score == pytest.approx(NEIGHBOUR_WEIGHT[1] * 0.3)
-    assert found[E].score == pytest.approx(0.1)
-    assert (found[C].lexical, found[C].dense, found[C].bm25, found[C].cosine) == (0, 0, None, None)
-    for hit in found.values():
-        assert hit.score == pytest.approx(hit.lexical + hit.dense + hit.beside - hit.penalty)
-
-
-def test_scores_stay_within_one_and_their_parts_with_them():
-    ranked = [fused(A, 1.0), fused(B, 0.9)]
-    near = [ThreadNeighbour(A, False, B, 1), ThreadNeighbour(B, False, A, -1)]
-    found = with_threads(ranked, near)
-    assert found[0].score == pytest.approx(1)
-    whole = 1.0 + NEIGHBOUR_WEIGHT[0] * 0.9
-    assert (found[0].lexical, found[0].beside) == pytest.approx((1 / whole, NEIGHBOUR_WEIGHT[0] * 0.9 / whole))
-
-
-def test_what_gives_orders_lends_its_neighbours_only_what_it_keeps():
-    [lender, neighbour] = with_threads([fused(A, 0.8)], [ThreadNeighbour(A, True, B, 1)])
-    assert lender.score == 0.8
-    assert neighbour.score == pytest.approx(NEIGHBOUR_WEIGHT[0] * FLAGGED_SHARE * 0.8)
-
-
-def test_without_threads_nothing_changes():
-    ranked = [fused(A, 0.8), fused(B, 0.3)]
-    assert with_threads(ranked, []) == ranked
-
-
-def test_what_precedes_each_is_read_off_the_neighbours_of_all_hits():
+def test_what_stands_beside_each_is_read_off_the_neighbours_of_all_hits():
     links = [
-        ThreadNeighbour(B, False, A, -1),
-        ThreadNeighbour(B, False, C, 1),
-        ThreadNeighbour(B, False, D, 2),
-        ThreadNeighbour(C, False, D, 1),
-        ThreadNeighbour(C, False, E, 2),
+        ThreadNeighbour(B, A, -1),
+        ThreadNeighbour(B, C, 1),
+        ThreadNeighbour(B, D, 2),
+        ThreadNeighbour(C, D, 1),
+        ThreadNeighbour(C, E, 2),
     ]
-    assert preceding(links) == {B: [A], C: [A, B], D: [B, C], E: [C, D]}
-    assert preceding([]) == {}
-
-
-def test_what_gives_orders_precedes_nothing():
-    links = [
-        ThreadNeighbour(B, True, A, -1, True),
-        ThreadNeighbour(B, True, C, 1),
-        ThreadNeighbour(D, False, E, 1, True),
-    ]
-    assert preceding(links) == {E: [D]}
+    found = CandidateRows({}, links, tokens.NONE).beside()
+    assert found == {
+        A: {1: B, 2: C}, B: {-1: A, 1: C, 2: D}, C: {-2: A, -1: B, 1: D, 2: E},
+        D: {-2: B, -1: C, 1: E}, E: {-2: C, -1: D},
+    }  # fmt: skip
+    assert CandidateRows({}, [], tokens.NONE).beside() == {}
 
 
 async def talk(services: Services, owner: Caller, *texts: str, thread: str = "talk", **fields: str) -> list[UUID]:
@@ -126,9 +80,9 @@ async def test_a_short_answer_is_read_after_its_question(
     async def best_of_the_answers(caller: Caller) -> bool:
         results = (await services.search.search(caller, query)).results
         scores = {
-            one.memory: one.explanation.late.score
+            one.memory: one.explanation.tokens.score or 0.0
             for one in results
-            if one.explanation and one.explanation.late and "thought" in one.memory
+            if one.explanation and "thought" in one.memory
         }
         assert len(scores) == 1 + len(others)
         return max(scores, key=lambda memory: scores[memory]) == "A bit better than I thought."
@@ -150,7 +104,7 @@ async def test_neighbours_are_the_next_two_on_either_side_in_the_same_thread_and
     ids = await talk(services, owner, *(f"line {n}" for n in range(7)))
     await talk(services, owner, "line of elsewhere", namespace="elsewhere")
     async with services.database.statement() as tx:
-        near = (await beside(tx, owner, [fused(ids[3], 1.0), fused(ids[0], 0.5)], "", None)).links
+        near = (await candidate_rows(tx, owner, [ids[3], ids[0]], None)).links
     assert {(link.hit, link.neighbour, link.step) for link in near} == {
         (ids[3], ids[1], -2), (ids[3], ids[2], -1), (ids[3], ids[4], 1), (ids[3], ids[5], 2),
         (ids[0], ids[1], 1), (ids[0], ids[2], 2),
@@ -165,6 +119,6 @@ async def test_neither_what_is_denied_nor_what_is_put_away_lends_or_gains(
     await services.grants.create(owner, rule)
     await services.memories.change_state(owner, [ids[3]], State.ARCHIVED)
     async with services.database.statement() as tx:
-        near = (await beside(tx, app_caller, [fused(ids[1], 1.0), fused(ids[2], 0.5)], "", None)).links
+        near = (await candidate_rows(tx, app_caller, [ids[1], ids[2]], None)).links
     # The next ones that may be read are its neighbours.
     assert {(link.hit, link.neighbour, link.step) for link in near} == {(ids[2], ids[0], -1), (ids[2], ids[4], 1)}

@@ -13,9 +13,12 @@ from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, Query, Si
 from openmemory.cli.output import CommandAnswer, Table, local_time, plain, writer
 
 _COLUMNS = ("score", "id", "created", "app")
-_TERMS = ("words", "meaning", "beside", "time", "recency", "late", "names", "reranker", "importance")
-_EXPLAINED = ("ranking", *_TERMS, "penalty", "bm25", "bm25 rank", "cosine", "cosine rank")
-"""Columns of an explanation: the ranking, the terms that add up to it, the penalty, and each arm's raw score and
+_PARTS = {
+    "base": "base", "meaning": "dense", "words": "lexical", "tokens": "late", "thread": "beside", "text": "text",
+    "time": "time", "names": "named", "recency": "recency", "reranker": "reranked",
+}  # fmt: skip
+_EXPLAINED = ("ranking", *_PARTS, "penalty", "bm25", "bm25 rank", "cosine", "cosine rank")
+"""Columns of an explanation: the ranking, the parts of the score's logit, the penalty, and each arm's raw score and
 rank."""
 
 
@@ -99,11 +102,10 @@ def _found(hit: dict[str, Any]) -> tuple[str, ...]:
 
 def _explained(hit: dict[str, Any]) -> tuple[str, ...]:
     """The column values of an explanation. A memory of an overview has none."""
-    why = hit.get("explanation")
+    why, parts = hit.get("explanation"), hit["parts"]
     if why is None:
         return ("-",) * len(_EXPLAINED)
-    terms = ((why.get(name) or {}).get("adds") for name in _TERMS)
-    numbers = hit["parts"]["ranking"], *terms, why["penalty"]
+    numbers = parts["ranking"], *(parts.get(field) for field in _PARTS.values()), parts["penalty"]
     arms = ((_number(why[arm]["score"]), str(why[arm]["rank"] or "-")) for arm in ("words", "meaning"))
     return *map(_number, numbers), *(cell for arm in arms for cell in arm)
 
@@ -117,11 +119,7 @@ def _read(why: dict[str, Any]) -> Iterator[str]:
     if why["embedded"] is not None:
         left_out = f" (without {', '.join(why['left_out'])})" if why["left_out"] else ""
         yield f"Embedded as: {why['embedded']}{left_out}"
-    if why["dense_share"] is not None:
-        yield f"Weight of meaning: {why['dense_share']['formula']}"
     if why["floor"] is not None:
         yield f"Relevance floor: cosine {why['floor']:g}"
-    if why["calibration"] is not None:
-        yield f"Chance of being relevant: {why['calibration']}"
     for time in why["times"]:
         yield f"Time: from {time['start'] or 'ever'} until {time['end'] or 'ever'}"

@@ -372,3 +372,9 @@ def _return_free_memory() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
+
+
+@cache
+def vocabulary() -> dict[str, int]:
+    """The tokens of the packaged model by their ids. Whole words are ordered by frequency, the most common first."""
+    return dict(Tokenizer.from_file(str(TOKENIZER.verified())).get_vocab())

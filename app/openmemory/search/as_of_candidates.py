@@ -71,11 +71,12 @@ async def changed_memories(context: SearchContext, analysis: QueryAnalysis, vect
 
 def _listed(rows: Sequence[Any], idf: Mapping[str, float], vector: Vector | None) -> ChangedMemories:
     said, near = [], []
+    total = (K1 + 1) * sum(idf.values())
     for row in rows:
         long = K1 * (1 - B + B * row.length / MEAN_LENGTH)
         pairs = zip(row.lexemes or (), row.times or (), strict=True)
         if (score := sum(idf[lexeme] * times * (K1 + 1) / (times + long) for lexeme, times in pairs)) > 0:
-            said.append(LexicalHit(row.id, score))
+            said.append(LexicalHit(row.id, score, coverage=min(score / total, 1.0)))
         if vector is not None and row.vector:
             chunks = np.frombuffer(row.vector, dtype="<f4")
             if chunks.size % len(vector) == 0:

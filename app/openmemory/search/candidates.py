@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_
 
@@ -22,7 +23,6 @@ from openmemory.search.compiled_filter import SearchScope
 from openmemory.search.context import SearchContext
 from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
-from openmemory.search.late_interaction import TokenReader
 from openmemory.search.lexical import LexicalHit, LexicalSearch, best_first
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.own_writes import delivered
@@ -83,7 +83,8 @@ class Lookups:
         """The memories written at the time that the question names, with a word of it."""
         self.changed = None if context.query.as_of is None else _started(_changed(context, self.scope, self.question))
         """The memories that were changed since the time as of which the search answers."""
-        self.tokens = TokenReader(context)
+        self.rewritten = frozenset[UUID]()
+        """The memories whose text is another than that of the time as of which the search answers."""
         self._tasks = [task for task in (whole, self.scope, self.question, self.written, self.changed) if task]
 
     def close(self) -> None:
@@ -199,8 +200,7 @@ async def listed(
         async with context.database.statement() as tx:
             there = await unchanged_since(tx, context.caller, ids, context.query.as_of)
         near, said = ({hit.id for hit in hits} for hits in changed)
-        # The stored tokens of a rewritten memory belong to another text.
-        lookups.tokens.keep(said - near)
+        lookups.rewritten = frozenset(said - near)
         # The index may still contain a memory that was archived a moment ago.
         there -= near | said
         dense = [*(hit for hit in dense if hit.id in there), *changed.dense]

@@ -51,6 +51,10 @@ PARTIAL = 0.5
 """The score of the best partial match relative to the last match of a whole word."""
 
 
+PART_WEIGHT = 6.5
+"""What a part of a word weighs that one memory contains (`partial_matches.sql`)."""
+
+
 class LexicalHit(NamedTuple):
     """A memory found by its words. `score` is BM25 (> 0, unbounded).
 
@@ -127,7 +131,8 @@ class LexicalSearch:
         rows = await self._rows(tx, _partial(FilterSet.of(self.where)), self.where, known)
         # Parts rank after whole words, regardless of the scales of the two scores.
         scale = PARTIAL * hits[-1].score / rows[0].score if hits and rows else PARTIAL
-        parts = [LexicalHit(id_, score * scale, partial=True) for id_, score in rows]
+        most = len(needles) * PART_WEIGHT
+        parts = [LexicalHit(id_, score * scale, True, PARTIAL * min(score / most, 1.0)) for id_, score in rows]
         return hits + parts[: self.limit - len(hits)]
 
     def of_index(self, hits: Iterable[Hit]) -> list[LexicalHit]:

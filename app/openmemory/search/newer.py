@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, case, literal_column, null
 from openmemory.content_policy.injection import LABEL
 from openmemory.dedup.replacement import Verdict, asks_of_before, verdict_of
 from openmemory.memories.models import Memory
-from openmemory.search.fusion import Fused
+from openmemory.search.ranking import Ranked
 
 MOST = 20
 """The maximum number of newer memories of a result that are considered: the newest."""
@@ -74,13 +74,15 @@ def of_row(row: Any, rows: dict[UUID, Any]) -> Newer | None:
 class Placed(NamedTuple):
     """Results in the order in which they are shown, and the newer memories by the ids of the older."""
 
-    hits: list[Fused]
+    hits: list[Ranked]
     newer: dict[UUID, Newer]
 
 
-def placed(hits: Sequence[Fused], rows: dict[UUID, Any], fused: dict[UUID, Fused], question: str, limit: int) -> Placed:
+def placed(
+    hits: Sequence[Ranked], rows: dict[UUID, Any], scored: dict[UUID, Ranked], question: str, limit: int
+) -> Placed:
     """Places the newer memory of each hit directly before it, unless it stands before it anyway. If the question is
-    about what was, the older one comes first. `fused` are the scores of all hits by id.
+    about what was, the older one comes first. `scored` are the scores of all hits by id.
 
     The limit holds: what is beyond it is left out, but never a newer memory alone.
     """
@@ -90,7 +92,7 @@ def placed(hits: Sequence[Fused], rows: dict[UUID, Any], fused: dict[UUID, Fused
     older: dict[UUID, list[UUID]] = {}
     for id_, found in newer.items():
         older.setdefault(found.id, []).append(id_)
-    shown: dict[UUID, Fused] = {}
+    shown: dict[UUID, Ranked] = {}
 
     def place(id_: UUID, around: frozenset[UUID]) -> None:
         if id_ in shown or id_ in around:
@@ -98,7 +100,7 @@ def placed(hits: Sequence[Fused], rows: dict[UUID, Any], fused: dict[UUID, Fused
         later = [newer[id_].id] if id_ in newer else []
         for one in [one for one in older.get(id_, ()) if one in ranked] if before else later:
             place(one, around | {id_})
-        shown[id_] = fused[id_]
+        shown[id_] = scored[id_]
         for one in later if before else ():
             if one not in ranked:
                 place(one, around)
@@ -112,7 +114,7 @@ def placed(hits: Sequence[Fused], rows: dict[UUID, Any], fused: dict[UUID, Fused
     return Placed(kept, {id_: found for id_, found in newer.items() if id_ in there and found.id in there})
 
 
-def _newer(hits: Sequence[Fused], rows: dict[UUID, Any]) -> dict[UUID, Newer]:
+def _newer(hits: Sequence[Ranked], rows: dict[UUID, Any]) -> dict[UUID, Newer]:
     """The newer memories of the hits, and those of these."""
     newer: dict[UUID, Newer] = {}
     chain = [hit.id for hit in hits]

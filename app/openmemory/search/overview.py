@@ -26,7 +26,7 @@ from openmemory.search.aspects import PERSONAL_CATEGORIES, Aspect, Told, told
 from openmemory.search.context import SearchContext
 from openmemory.search.empty import are, no_memory, noted
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
-from openmemory.search.fusion import Fused
+from openmemory.search.ranking import Ranked
 from openmemory.search.readback import log_search, read_best
 from openmemory.search.recency import Recency
 from openmemory.search.results import ReadRows, overview_results
@@ -197,7 +197,7 @@ async def overview_answer(context: SearchContext, why: str | None = None) -> Sea
         return await no_memory(context, Method.OVERVIEW)
     found = ReadRows(context.limit)
     ids = most_telling(scope.candidates, context.limit)
-    hits = [Fused(id_, 1 - place / len(ids), 0.0, 0.0, None, None) for place, id_ in enumerate(ids)]
+    hits = [Ranked(id_, 1 - place / len(ids)) for place, id_ in enumerate(ids)]
     found.ranked(hits, None)
     await read_best(context, hits, Method.OVERVIEW, found)
     if not found.rows:  # they have changed meanwhile

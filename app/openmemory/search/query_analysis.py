@@ -18,8 +18,9 @@ from sqlalchemy import ARRAY, Text, Uuid
 from openmemory.access.rule_cache import revision_of
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
-from openmemory.index.bm25 import HASH, K1, idf, query_vector
+from openmemory.index.bm25 import HASH, K1, query_vector
 from openmemory.index.port import NO_WORDS, SparseVector
+from openmemory.search.commonness import smoothed_idf
 from openmemory.search.lexical_filter import FORMS, KEYS, FilterSet, LexicalFilter, words_of
 from openmemory.search.own_writes import pending
 from openmemory.search.statistics import TABLES
@@ -105,7 +106,10 @@ async def analysed(tx: Tx, query: str, where: LexicalFilter, app: UUID | None = 
     revision, waiting, pending, late, meaningful, common, documents, lexemes, hashes, holding = row
     if common and 2 * len(common) <= len(meaningful):
         query = " ".join(word for place, word in enumerate(words, 1) if place not in common)
-    found = [Lexeme(text, held, idf(documents, held)) for text, held in zip(lexemes or (), holding or (), strict=True)]
+    found = [
+        Lexeme(text, held, smoothed_idf(documents, held, text))
+        for text, held in zip(lexemes or (), holding or (), strict=True)
+    ]
     # They come rarest first.
     rare = sum(lexeme.holding <= max(WIDESPREAD_SHARE * documents, WIDESPREAD) for lexeme in found)
     if 0 < rare < len(found):

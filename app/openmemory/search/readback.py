@@ -46,9 +46,9 @@ from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.context import SearchContext
 from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
-from openmemory.search.fusion import Fused
 from openmemory.search.newer import Placed
 from openmemory.search.query_text import EMOJI_STYLE
+from openmemory.search.ranking import Ranked
 from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Method
 from openmemory.sources.models import WITH_PATHS, Passage, Source
@@ -78,24 +78,26 @@ def _may_read(owner: bool, default: Default, corpus: Corpus) -> CompiledStatemen
     return CompiledStatement(select(rows.id).where(asked, readable_by(caller, rows)), plain=True)
 
 
-async def read_best(context: SearchContext, ranked: Sequence[Fused], method: Method, found: ReadRows) -> None:
+async def read_best(context: SearchContext, ranked: Sequence[Ranked], method: Method, found: ReadRows) -> None:
     """Reads back hits that were not tried yet, best first, until none of the rest can be among the best.
 
     Of those below `found.least`, reads back what contains the query as it is written. If a flagged memory is among the
     best, the others are read whatever they score: a text that somebody planted must not make them look irrelevant.
     """
-    evident = sum(1 for _ in takewhile(lambda hit: found.shown(hit.score) >= found.least, ranked))
+    evident = sum(1 for _ in takewhile(lambda hit: hit.score >= found.least, ranked))
     literal = literally(context.query.text)
     below = [hit for hit in ranked[evident:] if hit.bm25 is not None] if literal else []
     await _read(context, [*ranked[:evident], *below], method, found, least=found.least, literal=literal or "")
-    found.cut = evident < len(ranked) and not found.lowered()
+    found.cut = evident < len(ranked) and not any(
+        found.hits[id_].flagged or LABEL in row.labels for id_, row in found.rows.items()
+    )
     if evident < len(ranked) and not found.cut:
         await _read(context, ranked[evident:], method, found)
 
 
 async def _read(
     context: SearchContext,
-    ranked: Sequence[Fused],
+    ranked: Sequence[Ranked],
     method: Method,
     found: ReadRows,
     *,
@@ -106,33 +108,32 @@ async def _read(
     start, count = 0, found.limit + SPARE
     while start < len(hits) and (wanted := found.wanted(hits[start][1])):
         some = hits[start : start + count]
-        shown = [(id_, found.shown(score)) for id_, score in some]
-        rows = await _rows(context, shown, limit=wanted, method=method, least=least, literal=literal)
+        rows = await _rows(context, some, limit=wanted, method=method, least=least, literal=literal)
         found.rows |= {row.id: row for row in rows}
         # The statement stopped as soon as it had the requested number of rows.
         tried = rows[-1].position if len(rows) == wanted else len(some)
-        found.tried.update(id_ for id_, score in shown[:tried] if score >= least or id_ in found.rows)
+        found.tried.update(id_ for id_, score in some[:tried] if score >= least or id_ in found.rows)
         start, count = start + tried, len(hits)
 
 
-async def read_newer(context: SearchContext, hits: Sequence[Fused], method: Method, found: ReadRows) -> Placed:
+async def read_newer(context: SearchContext, hits: Sequence[Ranked], method: Method, found: ReadRows) -> Placed:
     """Reads the memories that may replace one of these results, and places them before it. Logs each read."""
     rows = {hit.id: found.rows[hit.id] for hit in hits}
     tried, looked = set(found.rows), list(rows.values())
     for _ in range(newer.CHAIN):
-        scores = {id_: found.fused[row.id].score for row in reversed(looked) for id_ in newer.wanted(row)}
+        scores = {id_: found.hits[row.id].score for row in reversed(looked) for id_ in newer.wanted(row)}
         rows |= {id_: found.rows[id_] for id_ in scores if id_ in found.rows}
-        more = [(id_, found.shown(score)) for id_, score in scores.items() if id_ not in tried]
+        more = [(id_, score) for id_, score in scores.items() if id_ not in tried]
         if not more:
             break
         tried |= scores.keys()
         looked = await _rows(context, more, limit=len(more), method=method)
         for row in looked:
-            found.fused.setdefault(row.id, Fused(row.id, scores[row.id], 0.0, 0.0, None, None))
+            found.hits.setdefault(row.id, Ranked(row.id, scores[row.id]))
         rows |= {row.id: row for row in looked}
     found.rows |= rows
-    fused = found.fused | {hit.id: hit for hit in hits}
-    return newer.placed(hits, rows, fused, context.query.text, context.limit)
+    scored = found.hits | {hit.id: hit for hit in hits}
+    return newer.placed(hits, rows, scored, context.query.text, context.limit)
 
 
 async def _rows(

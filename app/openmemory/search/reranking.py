@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.errors import SetupError
 from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen
-from openmemory.search.fusion import Fused, between
+from openmemory.search.ranking import Ranked, logit
 from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Arm
 
@@ -38,6 +38,10 @@ _ANSWER = 1_000_000
 
 _FARTHEST = 1e9
 """No model returns a larger score. Larger values are infinite or not numbers."""
+
+
+FLAGGED_SHARE = 0.25
+"""The share of what the second stage says that a text keeps which is flagged as a prompt injection."""
 
 
 class RerankerUnavailable(Exception):
@@ -181,7 +185,7 @@ class Reranked(NamedTuple):
     """The result of the second stage: the hits in their new order, and its score for each that it read. The `note` says
     why there is none."""
 
-    hits: list[Fused]
+    hits: list[Ranked]
     arms: Mapping[UUID, Arm]
     note: str | None = None
 
@@ -196,30 +200,30 @@ async def rerank(reranker: Reranker | None, query: str, found: ReadRows) -> Rera
     except RerankerUnavailable as error:
         log.debug("not reranked: %s", error)
         return Reranked(hits, {}, NO_RERANKER)
-    flagged = (hit.id for hit in hits if hit.penalty)
-    return reranked([found.fused[hit.id] for hit in hits], scores, reranker.weight, flagged)
+    return reranked(hits, scores, reranker.weight)
 
 
-def reranked(hits: Sequence[Fused], scores: Sequence[float], weight: float, flagged: Iterable[UUID]) -> Reranked:
-    """Blends the `scores` of the first hits into the hits of the first stage, which are best first and not lowered yet.
+def reranked(hits: Sequence[Ranked], scores: Sequence[float], weight: float) -> Reranked:
+    """Blends the `scores` of the first hits into the hits of the first stage, which are best first.
 
         score = (1 - weight) · score + weight · (said - min(said)) / (max(said) - min(said))
 
-    The second part is limited to 0 and 1, and a `flagged` hit keeps its share of the sum. The ends are those of hits
+    The second part is limited to 0 and 1, and a flagged hit keeps `FLAGGED_SHARE` of it. The ends are those of hits
     that are not flagged; otherwise a planted text could make all others look alike. A hit that was not read gets
     nothing from the second part, and so stays behind those that were.
     """
     said = dict(zip((hit.id for hit in hits), scores, strict=False))
-    lowered = set(flagged)
-    ends = [score for id_, score in said.items() if id_ not in lowered] or list(said.values())
+    flagged = {hit.id for hit in hits if hit.flagged}
+    ends = [score for id_, score in said.items() if id_ not in flagged] or list(said.values())
     low, high = min(ends), max(ends)
     places = {id_: place for place, id_ in enumerate(sorted(said, key=lambda id_: -said[id_]), 1)}
     arms, found = {}, []
     for hit in hits:
-        first = hit.scaled(1 - weight)
+        total = (1 - weight) * hit.score
         if (score := said.get(hit.id)) is not None:
-            value = min(max(between(score, low, high), 0.0), 1.0)
-            arms[hit.id] = Arm(weight * value, weight, value, 1.0, places[hit.id], score)
-            first = first._replace(score=first.score + weight * value, reranked=weight * value)
-        found.append(first.lowered() if hit.id in lowered else first)
+            value = min(max((score - low) / (high - low), 0.0), 1.0) if high > low else 1.0
+            adds = weight * value * (FLAGGED_SHARE if hit.id in flagged else 1.0)
+            arms[hit.id] = Arm(places[hit.id], score, weight, adds)
+            total += adds
+        found.append(hit._replace(score=total, reranked=logit(total) - logit(hit.score)))
     return Reranked(sorted(found, key=lambda hit: -hit.score), arms)

@@ -8,22 +8,18 @@ from typing import Any
 from uuid import UUID
 
 from openmemory.content_policy.injection import LABEL
-from openmemory.search.calibration import Calibration
 from openmemory.search.conflicts import conflicts
 from openmemory.search.context import SearchContext
 from openmemory.search.explanation import SearchRound, answer_explanation, explained
-from openmemory.search.fusion import Fused
-from openmemory.search.lexical import LexicalHit
+from openmemory.search.features import ABOUT, BESIDE, PLACE
 from openmemory.search.newer import Newer
+from openmemory.search.ranking import Ranked
 from openmemory.search.schemas import Arm, Method, PassageAnswer, PassageResult, ScoreParts, SearchAnswer, SearchResult
 
 
 @dataclass(slots=True)
 class ReadRows:
-    """The rows that the caller may read, by id, and every id that was `tried`.
-
-    `fused` contains the scores by id. Flagged memories are known, and ranked lower, only after they were read back.
-    """
+    """The rows that the caller may read, by id, every id that was `tried`, and the hits with their scores."""
 
     limit: int
     """The number of rows to read."""
@@ -31,64 +27,42 @@ class ReadRows:
     """The score below which a hit is read only if its text contains the query as it is written."""
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)
-    fused: dict[UUID, Fused] = field(default_factory=dict)
+    hits: dict[UUID, Ranked] = field(default_factory=dict)
     rounds: dict[UUID, SearchRound] = field(default_factory=dict)
     """The round of each score, if scores are to be explained."""
-    calibration: Calibration | None = None
-    """Maps the scores of hits to those of results. None: they are the same."""
     cut: bool = False
     """Hits of the last round score below `least`. No hits of a further round would score above it."""
 
-    def shown(self, score: float) -> float:
-        """The score of a result for that of a hit."""
-        return score if self.calibration is None else self.calibration.of(score)
-
-    def ranked(self, hits: Sequence[Fused], of: SearchRound | None, calibration: Calibration | None = None) -> None:
-        """Adds the hits of a round. Scores are relative to the lists of a round, so those of the last round replace
-        earlier ones."""
-        self.calibration = calibration
-        self.fused |= {hit.id: hit for hit in hits}
+    def ranked(self, hits: Sequence[Ranked], of: SearchRound | None) -> None:
+        """Adds the hits of a round. The scores of the last round replace earlier ones."""
+        self.hits |= {hit.id: hit for hit in hits}
         if of is not None:
             self.rounds |= dict.fromkeys((hit.id for hit in hits), of)
 
-    def best(self) -> list[Fused]:
+    def best(self) -> list[Ranked]:
         """The best of the rows that were read back, in the order of their final scores."""
-        hits = [self.fused[id_].lowered() if LABEL in row.labels else self.fused[id_] for id_, row in self.rows.items()]
+        hits = [self.hits[id_].lowered() if LABEL in row.labels else self.hits[id_] for id_, row in self.rows.items()]
         return sorted(hits, key=lambda hit: -hit.score)[: self.limit]
 
-    def lowered(self) -> list[Fused]:
-        """Those of the best hits that were ranked lower."""
-        if not any(LABEL in row.labels for row in self.rows.values()):
-            return []
-        return [hit for hit in self.best() if hit.penalty]
-
     def wanted(self, score: float) -> int:
-        """The number of further hits that may be among the best, if none of them scores above `score` before a
-        penalty."""
-        return max(0, self.limit - len(self.rows)) + sum(hit.score < score for hit in self.lowered())
+        """The number of further hits that may be among the best, if none of them scores above `score`.
+
+        An earlier text (`as_of`) may turn out to be flagged only after it was read back.
+        """
+        late = sum(hit.score < score for hit in self.best()) if self.enough else 0
+        return max(0, self.limit - len(self.rows)) + late
 
     @property
     def enough(self) -> bool:
         """Returns True if the requested number of rows was read."""
         return len(self.rows) >= self.limit
 
-    def doubtful(self, words: list[LexicalHit], *, cut: bool) -> bool:
-        """Returns True if flagged hits may be among the best only because they fill the lists. `cut`: more memories
-        match the words."""
-        if not (lowered := self.lowered()):
-            return False
-        unlisted = 0.0
-        if cut and (listed := [self.fused[hit.id] for hit in words if hit.id in self.fused]):
-            # Unlisted memories were not compared token by token, which takes a part of the words' share.
-            unlisted = min(hit.lexical / hit.scale for hit in listed) * max(hit.scale for hit in listed)
-        return len(lowered) == self.limit or lowered[-1].score < unlisted
-
 
 def search_answer(
     context: SearchContext,
     found: ReadRows,
     method: Method,
-    best: Sequence[Fused],
+    best: Sequence[Ranked],
     *,
     newer: Mapping[UUID, Newer] | None = None,
     arms: Mapping[UUID, Arm] | None = None,
@@ -100,12 +74,11 @@ def search_answer(
     `newer` are the newer memories by the ids of the older ones that they may replace, `arms` are the terms of the
     reranker, `last` is the last round of both arms, `embedded` the text that the model embedded.
     """
-    answer = SearchAnswer([_result(found.rows[hit.id], hit, found.shown(hit.score)) for hit in best], method)
+    answer = SearchAnswer([_result(found.rows[hit.id], hit, hit.score) for hit in best], method)
     _mark(answer.results, newer or {})
     answer.conflicts = conflicts(answer.results)
     if context.query.explain:
         answer.explanation = answer_explanation(context, last, embedded)
-        answer.explanation.calibration = found.calibration and found.calibration.formula
         for hit, result in zip(best, answer.results, strict=True):
             if (of := found.rounds.get(hit.id)) is not None:  # otherwise only an older memory brought it
                 result.explanation = explained(hit, of, (arms or {}).get(hit.id))
@@ -131,12 +104,12 @@ def unscored(rows: Sequence[Any]) -> list[SearchResult]:
     return [_result(row, None, None) for row in rows]
 
 
-def overview_results(found: ReadRows, best: Sequence[Fused]) -> list[SearchResult]:
+def overview_results(found: ReadRows, best: Sequence[Ranked]) -> list[SearchResult]:
     """The memories of an overview, which have no scores: nothing was looked for."""
     return [_result(found.rows[hit.id], None, None) for hit in best]
 
 
-def passage_answer(found: ReadRows, method: Method, best: Sequence[Fused]) -> PassageAnswer:
+def passage_answer(found: ReadRows, method: Method, best: Sequence[Ranked]) -> PassageAnswer:
     """The answer with these hits among passages."""
     results = []
     for hit in best:
@@ -158,7 +131,7 @@ def passage_answer(found: ReadRows, method: Method, best: Sequence[Fused]) -> Pa
                 app_name=row.app_name,
                 kind=row.kind,
                 created_at=row.created_at,
-                score=found.shown(hit.score),
+                score=hit.score,
                 parts=_parts(hit),
                 metadata=row.metadata_,
                 labels=row.labels,
@@ -167,7 +140,7 @@ def passage_answer(found: ReadRows, method: Method, best: Sequence[Fused]) -> Pa
     return PassageAnswer(results, method)
 
 
-def _result(row: Any, hit: Fused | None, score: float | None) -> SearchResult:
+def _result(row: Any, hit: Ranked | None, score: float | None) -> SearchResult:
     """Converts a row that was read back to a result. The database has already validated it."""
     return SearchResult(
         id=row.id,
@@ -191,19 +164,28 @@ def _result(row: Any, hit: Fused | None, score: float | None) -> SearchResult:
     )
 
 
-def _parts(hit: Fused) -> ScoreParts:
+def _parts(hit: Ranked) -> ScoreParts:
+    if hit.values is None:
+        return ScoreParts(ranking=hit.score)
+    adds = hit.adds
+
+    def sum_of(*names: str) -> float:
+        return float(sum(adds[PLACE[name]] for name in names))
+
+    grouped = {"time", "recency", "named", "flagged"}
     return ScoreParts(
-        ranking=hit.score,
-        dense=hit.dense,
-        lexical=hit.lexical,
-        beside=hit.beside,
-        time=hit.time,
+        ranking=hit.order,
+        base=sum_of("base", "question") + hit.levelled,
+        dense=sum_of("meaning", "near"),
+        lexical=sum_of("words", "covered"),
+        late=sum_of("tokens", "said"),
+        beside=sum_of(*BESIDE),
+        text=sum_of(*(name for name in ABOUT if name not in grouped)),
+        time=sum_of("time"),
         cosine=hit.cosine,
         bm25=hit.bm25,
-        penalty=hit.penalty,
-        recency=hit.recency,
+        penalty=-sum_of("flagged"),
+        recency=sum_of("recency"),
         reranked=hit.reranked,
-        late=hit.late,
-        named=hit.named,
-        importance=hit.importance,
+        named=sum_of("named"),
     )

@@ -69,119 +69,84 @@ class SearchQuery:
     """Explains the score of each result. Candidates are then first limited to those that the caller may read, so that
     ranks reveal nothing about other memories."""
     everything: bool = False
-    """Also returns results below `calibration.MIN_SCORE`: for measurements, and for a model that decides itself."""
+    """Also returns results below `weights.MIN_SCORE`: for measurements, and for a model that decides itself."""
 
 
 @dataclass(slots=True)
 class ScoreParts:
-    """Why a result stands where it stands: its `ranking` is the sum of `dense`, `lexical`, `beside`, `time`, `late`,
-    `named`, `recency`, `reranked` and `importance`, less `penalty`. The last five are there only where they add
-    something."""
+    """Why a result stands where it stands, and what its score is made of: the logit of the score is the sum of the
+    other numbers, less `penalty`. `ranking`, `cosine` and `bm25` are no part of it."""
 
     ranking: Annotated[
         float, Field(description="Results come in its descending order. It compares those of one query.")
     ]
-    dense: Annotated[float, Field(description="What the meaning contributes, 0 to 1.")]
-    lexical: Annotated[float, Field(description="What the words contribute, 0 to 1.")]
-    beside: Annotated[float, Field(description="What is added for memories found next to it in its thread.")]
-    time: Annotated[float, Field(description="What is added because it was written at a time that the query names.")]
+    base: Annotated[
+        float,
+        Field(description="The logit of a text of which nothing is known, and what keeps scores in the order."),
+    ] = 0.0
+    dense: Annotated[float, Field(description="What the meaning adds.")] = 0.0
+    lexical: Annotated[float, Field(description="What the words add.")] = 0.0
+    late: Annotated[
+        float, Field(description="What the question's words add, each by its meaning (search.late_interaction).")
+    ] = 0.0
+    beside: Annotated[float, Field(description="What other texts of its thread add.")] = 0.0
+    text: Annotated[
+        float, Field(description="What is known of the text adds: who says it, its length, if it asks.")
+    ] = 0.0
+    time: Annotated[float, Field(description="Added because it was written at a time that the query names.")] = 0.0
     cosine: Annotated[
         float | None, Field(description="Similarity of the vectors, -1 to 1; null: not among the nearest.")
-    ]
+    ] = None
     bm25: Annotated[
         float | None, Field(description="BM25 with the statistics of the searched memories; null: no word matched.")
-    ]
+    ] = None
     penalty: Annotated[
         float, Field(description="What is taken off because the memory reads like orders to an assistant.")
-    ]
-    late: Annotated[
-        float,
-        Field(
-            description="What the question's words, each by its meaning, add (search.late_interaction).",
-            exclude_if=_nothing,
-        ),
     ] = 0.0
     named: Annotated[
-        float, Field(description="What is added because it contains names of the best result.", exclude_if=_nothing)
+        float, Field(description="Added because it contains names of the best result.", exclude_if=_nothing)
     ] = 0.0
-    recency: Annotated[
-        float, Field(description="What is added because it is new (search.recency).", exclude_if=_nothing)
-    ] = 0.0
+    recency: Annotated[float, Field(description="Added because it is new (search.recency).", exclude_if=_nothing)] = 0.0
     reranked: Annotated[
         float, Field(description="What the second stage adds (reranker.provider).", exclude_if=_nothing)
     ] = 0.0
-    importance: Annotated[float, Field(description="What its importance adds in an overview.", exclude_if=_nothing)] = (
+
+
+@dataclass(slots=True)
+class FeatureTerm:
+    """One feature of a result. `adds` is the value times the weight."""
+
+    feature: str
+    value: Annotated[float, Field(description="What was found.")]
+    weight: Annotated[float, Field(description="What it is worth in the score; fitted on judged collections.")]
+    adds: Annotated[float, Field(description="What it adds to the logit of the score.")]
+    order: Annotated[float, Field(description="What it adds to the sum that orders the results.")]
+
+
+@dataclass(slots=True)
+class Arm:
+    """What one retrieval method says of a memory."""
+
+    rank: Annotated[int | None, Field(description="Place in its list, from 1; null: it did not find the memory.")]
+    score: Annotated[float | None, Field(description="As it gave it: BM25, a cosine, MaxSim, or what a reranker says.")]
+    weight: Annotated[float, Field(description="The share of the score; only of a reranker.", exclude_if=_nothing)] = (
+        0.0
+    )
+    adds: Annotated[float, Field(description="What it adds to the score; only of a reranker.", exclude_if=_nothing)] = (
         0.0
     )
 
 
 @dataclass(slots=True)
-class Term:
-    """One part of a score. `adds` is the product of the other three."""
-
-    adds: Annotated[float, Field(description="What it adds to the score.")]
-    weight: float
-    value: Annotated[float, Field(description="What was found, normalised.")]
-    scale: Annotated[float, Field(description="What everything was multiplied by so that no score is above 1.")]
-
-
-@dataclass(slots=True)
-class Arm(Term):
-    """The score of a memory from one retrieval method."""
-
-    rank: Annotated[int | None, Field(description="Place in its list, from 1; null: it did not find the memory.")]
-    score: Annotated[float | None, Field(description="As it gave it: BM25, a cosine, MaxSim, or what a reranker says.")]
-
-
-@dataclass(slots=True)
-class NeighbourShare:
-    """A memory nearby in the same thread, which adds a share of its own score."""
-
-    id: UUID
-    distance: Annotated[int, Field(description="How many memories of the thread it stands away.")]
-    share: float
-    score: Annotated[float, Field(description="The neighbour's own score, of words and meaning alone.")]
-
-
-@dataclass(slots=True)
-class NeighbourTerm(Term):
-    """The sum that neighbours add, which is its value."""
-
-    lenders: list[NeighbourShare]
-
-
-@dataclass(slots=True)
 class Explanation:
-    """The explanation of a result's place: its ranking is the sum of the terms, less the penalty."""
+    """The explanation of a score: the sum of what the features add is its logit."""
 
-    formula: Annotated[str, Field(description="The sum with its numbers: weight·value·scale of each term.")]
+    formula: Annotated[str, Field(description="The score with the numbers of its features.")]
+    features: Annotated[list[FeatureTerm], Field(description="The features that add something.")]
     words: Arm
     meaning: Arm
-    beside: NeighbourTerm
-    time: Annotated[Term, Field(description="It was written at a time that the query names.")]
-    recency: Annotated[Term, Field(description="It is new (search.recency, or in an overview).")]
-    late: Annotated[
-        Arm | None,
-        Field(
-            description="What the question's words say, each as the model understands it (search.late_interaction): on "
-            "the scale of the scores, and as MaxSim; null: not compared."
-        ),
-    ]
+    tokens: Annotated[Arm, Field(description="The question's words, each as the model understands it.")]
     reranker: Annotated[Arm | None, Field(description="What the second stage says; null: it was not asked.")]
-    penalty: Annotated[float, Field(description="Taken off because the memory reads like orders to an assistant.")]
-    importance: Annotated[
-        Term | None, Field(description="It is important; only in an overview.", exclude_if=is_none)
-    ] = None
-    names: Annotated[Term | None, Field(description="It contains names of the best result.", exclude_if=is_none)] = None
-
-
-@dataclass(slots=True)
-class DenseShare:
-    """The weight of meaning against words in this search, and its reasons."""
-
-    weight: float
-    vectors: Annotated[int, Field(description="Neighbours by meaning that were looked at.")]
-    formula: str
 
 
 @dataclass(slots=True)
@@ -211,7 +176,6 @@ class AnswerExplanation:
     left_out: Annotated[
         list[str], Field(description="Words that most of the memories hold, so that the model is not asked for them.")
     ]
-    dense_share: Annotated[DenseShare | None, Field(description="null: nothing was ranked.")]
     floor: Annotated[
         float | None,
         Field(description="Cosine below which a memory that holds no word is dropped; null: none, or not applied."),
@@ -224,9 +188,6 @@ class AnswerExplanation:
     recency: Annotated[float | None, Field(description="Half-life of the recency in days; null: it is off.")]
     as_of: Annotated[datetime | None, Field(description="The time as of which it was answered; null: now.")] = None
     reranker: Annotated[RerankedBy | None, Field(description="null: there is none, or it did not answer.")] = None
-    calibration: Annotated[
-        str | None, Field(description="How scores follow from rankings; null: they are the same.")
-    ] = None
 
 
 @dataclass(slots=True)

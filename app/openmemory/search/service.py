@@ -20,13 +20,13 @@ from openmemory.database.engine import Database, Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.identity.names import storable
+from openmemory.index import tokens
 from openmemory.index.port import Hit
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
-from openmemory.search import calibration as scores
-from openmemory.search import periods
-from openmemory.search.as_of import time_of
-from openmemory.search.calibration import calibration
+from openmemory.search import periods, weights
+from openmemory.search.as_of import time_of, unchanged_since
+from openmemory.search.candidate_rows import MAX_COMPARED, candidate_rows
 from openmemory.search.candidates import (
     CANDIDATES,
     Lookups,
@@ -49,16 +49,16 @@ from openmemory.search.empty import (
     tally,
 )
 from openmemory.search.explanation import SearchRound
-from openmemory.search.fusion import Fused, fuse, relevant
-from openmemory.search.late_interaction import add_late_interaction
+from openmemory.search.features import Candidate, Question
+from openmemory.search.late_interaction import late_scores
 from openmemory.search.lexical import LexicalHit
-from openmemory.search.names import shared, with_names
 from openmemory.search.overview import BROAD, overview_answer
 from openmemory.search.periods import NamedTimes, names_a_time
 from openmemory.search.query_analysis import MAX_LEXEMES
 from openmemory.search.query_text import is_broad, lexemes
+from openmemory.search.ranking import Evidence, Ranked, candidates, ranked
 from openmemory.search.readback import log_search, read_best, read_newer, readback
-from openmemory.search.recency import add_times, recency_of
+from openmemory.search.recency import recency_of
 from openmemory.search.reranking import Reranker, rerank
 from openmemory.search.results import ReadRows, passage_answer, search_answer, unscored
 from openmemory.search.schemas import (
@@ -70,7 +70,6 @@ from openmemory.search.schemas import (
     SearchQuery,
     SearchResult,
 )
-from openmemory.search.threads import add_threads, preceding
 from openmemory.search.time_only import memories_that_name, memories_written_at
 from openmemory.sources.symbols import normal
 
@@ -131,7 +130,7 @@ class Search:
         """Returns the memories nearest to the query that the caller may read, best first, and logs each access.
 
         A caller who may read k relevant memories gets k of them, no matter how many others are skipped. Memories that
-        score below `calibration.MIN_SCORE` are left out, unless they contain the query as it is written: a limit is a
+        score below `weights.MIN_SCORE` are left out, unless they contain the query as it is written: a limit is a
         limit, not an aim. A memory that is flagged as a prompt injection ranks lower and does not displace a better
         one. Without the embedder or the index, the answer comes from text search and says so. A query that contains
         only a time returns the memories written then, newest first, or those that name that time. A broad query returns
@@ -329,7 +328,7 @@ class Search:
     async def _found(self, context: SearchContext, pace: Awaitable[None]) -> FoundRows:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
         limit, reranker = context.limit, self._reranker
-        least = 0.0 if context.query.everything else scores.MIN_SCORE
+        least = 0.0 if context.query.everything else weights.MIN_SCORE
         found = ReadRows(limit if reranker is None else max(limit, reranker.top_n), least)
         width, strict = max(CANDIDATES, 2 * limit), False
         with closing(Lookups(context)) as lookups:
@@ -341,14 +340,16 @@ class Search:
                 )
                 method = Method.HYBRID if dense.answered else Method.LEXICAL
                 complete = len(dense.hits) < width and context.query.as_of is None
-                hits, last = await ranked(context, lookups, dense.hits, words, complete=complete)
-                found.ranked(hits, last if context.query.explain else None, calibration(hits, context.space.model))
+                hits, last = await rank(context, lookups, dense.hits, words, complete=complete)
+                found.ranked(hits, last if context.query.explain else None)
                 await read_best(context, hits, method, found)
                 below = context.floor is not None and bool(dense.hits) and dense.hits[-1].score < context.floor
                 exhausted = (below or len(dense.hits) < width) and len(words) < width
-                sure = width > FLOOD or not found.doubtful(words, cut=len(words) >= width)
+                # Flagged texts may have taken the places of others.
+                plain = sum(not hit.flagged for hit in hits)
+                sure = width > FLOOD or plain >= limit or plain == len(hits)
                 # Hits that the caller may not read may have taken the places of others, once.
-                settled = found.cut and (strict or found.tried <= found.rows.keys())
+                settled = found.cut and (strict or last.whole)
                 if (found.enough and sure) or settled:
                     break
                 if exhausted and (strict or all(hit.id in found.rows for hit in words)):
@@ -376,9 +377,7 @@ class Search:
             answer = await nothing_dated(context)
             return await self._with_unread(answer, context.caller, context.query)
         found = ReadRows(context.limit)
-        hits = [Fused(one.id, 1.0, 0.0, 0.0, None, None, time=1.0) for one in some]
-        last = SearchRound([], [], moments=dict(some), times=context.times, time_weight=1.0)
-        found.ranked(hits, last if context.query.explain else None)
+        found.ranked(hits := [Ranked(one.id, 1.0) for one in some], SearchRound() if context.query.explain else None)
         await read_best(context, hits, Method.TIME, found)
         if not found.rows:
             await log_search(context, Method.TIME)
@@ -431,21 +430,43 @@ def _refuse_filters_of_memories(query: SearchQuery) -> None:
             raise Invalid(field, "applies to memories only; search them with corpus=memories")
 
 
-async def ranked(
+async def rank(
     context: SearchContext, lookups: Lookups, dense: list[Hit], words: list[LexicalHit], *, complete: bool
-) -> tuple[Sequence[Fused], SearchRound]:
-    """The candidates of a round, best first, and the data that explains their scores. `complete` as in `fuse`."""
+) -> tuple[list[Ranked], SearchRound]:
+    """The candidates of a round, best first, and the data that explains their scores. `complete` as in `candidates`."""
     dense, words = await listed(context, lookups, dense, words)
     analysis = (await lookups.scope).query
-    waiting = () if context.query.as_of is not None else frozenset(analysis.waiting or ())
-    fused = relevant(fuse(dense, words, complete=complete, waiting=waiting), context.floor)
-    question = (await lookups.question).embedding.tokens if dense else None
-    asked = {lexeme.text for lexeme in analysis.lexemes}
-    hits, (links, named) = await add_threads(context, fused, None if question is None else lookups.tokens)
-    scale = hits[0].scale if hits else 1.0
-    hits, written = await add_times(context, hits)
-    hits, late = await add_late_interaction(hits, question, lookups.tokens, preceding(links))
-    hits, names = with_names(hits, shared({id_: set(held).difference(asked) for id_, held in named.items()}))
-    return hits, SearchRound(
-        dense, words, fused, links, scale, written, context.times, recency_of(context), late, names
-    )
+    as_of = context.query.as_of
+    waiting = lookups.rewritten if as_of is not None else frozenset(analysis.waiting or ())
+    first = candidates(dense, words, floor=context.floor, complete=complete, waiting=waiting)
+    if not first:
+        return [], SearchRound()
+    asked = (await lookups.question).embedding.tokens if dense else None
+    question = Question(context.query.text, context.times, recency_of(context))
+    caller, corpus, model = context.caller, context.corpus, context.space.model
+    ids = [one.id for one in first]
+    async with context.database.statement() as tx:
+        read = await candidate_rows(
+            tx, caller, ids, None if asked is None else model, corpus=corpus, all_rows=as_of is not None
+        )
+        neighbours = [link.neighbour for link in read.links]
+        if as_of is not None:
+            there = await unchanged_since(tx, caller, neighbours, as_of)
+            read.links = [link for link in read.links if link.neighbour in there]
+            neighbours = [id_ for id_ in neighbours if id_ in there]
+        known = {one.id: one for one in first if one.id in read.rows}
+        known |= {id_: Candidate(id_) for id_ in neighbours if id_ not in known}
+        if asked is not None and (unread := [id_ for id_ in known if id_ not in ids[:MAX_COMPARED]]):
+            more = unread[-len(neighbours) :] if neighbours else []
+            read.tokens = read.tokens.joined(await tokens.of_items(tx, corpus.kind, caller.user_id, model, more))
+    beside = read.beside()
+    before = {
+        id_: [near[step] for step in (-2, -1) if step in near and not read.rows[near[step]].flagged]
+        for id_, near in beside.items()
+    }
+    # The stored tokens of a rewritten memory belong to another text.
+    same = [id_ for id_ in known if id_ not in lookups.rewritten]
+    late = await late_scores(asked, read.tokens, same, before)
+    evidence = Evidence(list(known.values()), question, read.rows, beside, late)
+    compared = sorted(late, key=lambda id_: -late[id_].maxsim)
+    return ranked(evidence), SearchRound(evidence.candidates, compared, whole=all(id_ in read.rows for id_ in ids))

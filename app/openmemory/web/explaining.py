@@ -10,21 +10,21 @@ _NAMES = {
     "dense": "Meaning of the text",
     "late": "Meaning of each word",
     "lexical": "Words in common",
-    "beside": "Found next to it in the conversation",
+    "beside": "Other texts of the conversation",
+    "text": "Who says it, and how",
     "time": "Written when the question says",
     "recency": "New",
     "named": "Names of the best result",
-    "importance": "Important",
     "reranked": "Second look by the reranker",
 }
-"""The parts of a ranking, in words."""
+"""The parts of a score, in words."""
 
 _LEAST = 0.005
 """The smallest part that is shown."""
 
 
 class ScoreBar(NamedTuple):
-    """One part of a ranking: its name, what it adds, and its length as a share of the longest in per cent."""
+    """One part of a score: its name, what it adds, and its length as a share of the longest in per cent."""
 
     name: str
     adds: float
@@ -32,7 +32,7 @@ class ScoreBar(NamedTuple):
 
 
 def bars(parts: ScoreParts | None) -> list[ScoreBar]:
-    """Returns the parts that a ranking is the sum of, the largest first, and then what was taken off. An overview has
+    """Returns the parts that raise a score, the largest first, and then what was taken off. An overview has
     none."""
     if parts is None:
         return []

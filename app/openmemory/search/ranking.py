@@ -1,0 +1,196 @@
+"""Ranks the candidates of a search by a linear model of their features, and says how probable it is that each is right.
+
+The order and the scores have weights of their own. The order also compares the candidates with each other, and a score
+must mean the same in every store. Where the two disagree, the scores of neighbouring hits are averaged, so they never
+contradict the order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from openmemory.index.port import Hit
+from openmemory.search.candidate_rows import CandidateRow
+from openmemory.search.features import (
+    FEATURES,
+    PLACE,
+    Candidate,
+    Question,
+    Table,
+    add_about,
+    add_beside,
+    own_evidence,
+)
+from openmemory.search.late_interaction import LateScore
+from openmemory.search.lexical import LexicalHit
+from openmemory.search.weights import FLAGGED, TOKENS, VECTORS, WORDS, Vector, Weights
+
+
+class Ranked(NamedTuple):
+    """One hit. `score` is the chance that it is relevant, from 0 to 1. `values` are its features and `weights` what
+    each is worth; both are None for hits that were not ranked by them. `levelled` is what was added to the logit of the
+    score so that it does not contradict the order. `alike`: all hits have the same weights, so that theirs for the
+    order decide; otherwise the scores do.
+
+    `cosine` and `bm25` are what the arms said, None if an arm did not list it. `maxsim` is that of its tokens.
+    `reranked` is what a second stage added to the score.
+    """
+
+    id: UUID
+    score: float
+    values: Vector | None = None
+    weights: Weights | None = None
+    levelled: float = 0.0
+    alike: bool = True
+    cosine: float | None = None
+    bm25: float | None = None
+    maxsim: float | None = None
+    reranked: float = 0.0
+
+    @property
+    def adds(self) -> Vector:
+        """What each feature adds to the logit of the score."""
+        if self.values is None or self.weights is None:
+            return np.zeros(len(FEATURES))
+        return self.values * self.weights.score
+
+    @property
+    def order(self) -> float:
+        """The sum by which hits are ordered."""
+        if self.values is None or self.weights is None:
+            return 0.0
+        return float(self.values @ (self.weights.order if self.alike else self.weights.score))
+
+    @property
+    def flagged(self) -> bool:
+        """True if it was ranked as a text that is flagged as a prompt injection."""
+        return self.values is not None and bool(self.values[PLACE["flagged"]])
+
+    def lowered(self) -> Ranked:
+        """The same hit as a flagged one."""
+        if self.flagged or self.values is None:
+            return self
+        values = self.values.copy()
+        values[PLACE["flagged"]] = 1.0
+        return self._replace(score=chance(logit(self.score) + FLAGGED), values=values)
+
+
+def chance(value: float) -> float:
+    """The chance of a logit."""
+    return 1 / (1 + math.exp(-max(min(value, 700.0), -700.0)))
+
+
+def logit(score: float) -> float:
+    """The logit of a chance, within what a float can tell."""
+    score = min(max(score, 1e-15), 1 - 1e-15)
+    return math.log(score / (1 - score))
+
+
+def candidates(
+    dense: Sequence[Hit],
+    words: Sequence[LexicalHit],
+    *,
+    floor: float | None = None,
+    complete: bool = False,
+    waiting: Container[UUID] = (),
+) -> list[Candidate]:
+    """What both arms found, best first by that alone.
+
+    A text below the `floor` of cosines is left out if it contains no word of the query. `waiting`: the texts without
+    a vector. `complete`: the dense arm listed every text that has a vector, so all others wait.
+    """
+    found = {hit.id: Candidate(hit.id, cosine=hit.score) for hit in dense}
+    for word in words:
+        if word.id in found:
+            found[word.id].words = word
+        else:
+            found[word.id] = Candidate(word.id, None, word, waiting=not dense or complete or word.id in waiting)
+    some = [one for one in found.values() if one.words is not None or floor is None or (one.cosine or 0.0) >= floor]
+    if not some:
+        return []
+    table = own_evidence(some, {}, Question(""))
+    order = _logits(table, [VECTORS if one.words is None or not one.waiting else WORDS for one in some], "alone")
+    return [some[place] for place in np.argsort(-order, kind="stable")]
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What is known of the candidates of a round, all of them readable by the caller."""
+
+    candidates: Sequence[Candidate]
+    question: Question
+    rows: Mapping[UUID, CandidateRow] = field(default_factory=dict)
+    beside: Mapping[UUID, Mapping[int, UUID]] = field(default_factory=dict)
+    late: Mapping[UUID, LateScore] = field(default_factory=dict)
+
+
+def weights_of(candidate: Candidate, late: Mapping[UUID, LateScore]) -> Weights:
+    """The weights for what is known of this text."""
+    if candidate.waiting:
+        return WORDS
+    return TOKENS if candidate.id in late else VECTORS
+
+
+def table_of(evidence: Evidence, weights: Sequence[Weights]) -> Table:
+    """The features of all candidates."""
+    found = own_evidence(evidence.candidates, evidence.late, evidence.question)
+    alone = _logits(found, weights, "alone")
+    add_beside(found, evidence.candidates, evidence.rows, evidence.beside, alone)
+    add_about(found, evidence.candidates, evidence.rows, alone, evidence.question)
+    return found
+
+
+def ranked(evidence: Evidence) -> list[Ranked]:
+    """The candidates as hits, best first. Equal ones keep their order."""
+    weights = [weights_of(one, evidence.late) for one in evidence.candidates]
+    table = table_of(evidence, weights)
+    own = _logits(table, weights, "score")
+    # Sums by different weights do not compare. Logits of scores do.
+    alike = all(one is weights[0] for one in weights)
+    order = np.argsort(-(_logits(table, weights, "order") if alike else own), kind="stable")
+    own = own[order]
+    level = levelled(own)
+    hits = []
+    for place, before, after in zip(order.tolist(), own.tolist(), level.tolist(), strict=True):
+        one = evidence.candidates[place]
+        late = evidence.late.get(one.id)
+        hits.append(
+            Ranked(
+                one.id,
+                chance(after),
+                table[place],
+                weights[place],
+                after - before,
+                alike,
+                one.cosine,
+                None if one.words is None else one.words.score,
+                None if late is None else late.maxsim,
+            )
+        )
+    return hits
+
+
+def levelled(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The nearest logits that never rise: neighbours that do are averaged (pool adjacent violators, Ayer 1955)."""
+    blocks: list[tuple[float, int]] = []
+    for value in logits.tolist():
+        total, count = value, 1
+        while blocks and blocks[-1][0] / blocks[-1][1] < total / count:
+            more, others = blocks.pop()
+            total, count = total + more, count + others
+        blocks.append((total, count))
+    return np.array([total / count for total, count in blocks for _ in range(count)])
+
+
+def _logits(table: Table, weights: Sequence[Weights], name: str) -> npt.NDArray[np.float64]:
+    if not len(table):
+        return np.zeros(0)
+    found: npt.NDArray[np.float64] = np.einsum("ij,ij->i", table, np.array([getattr(one, name) for one in weights]))
+    return found

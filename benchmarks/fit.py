@@ -1,0 +1,366 @@
+"""Fits the weights of a search (`openmemory.search.weights`) on judged collections, and measures them held out.
+
+    python -m benchmarks.fit FOLDER … [--keep FOLDER] [--small 60]
+
+Each FOLDER holds a collection in the layout of BEIR. Every question is asked where its answer is, and where none is: in
+another namespace of the collection or, if there is none, with a question of the next folder. `--small` questions of
+each collection are also asked in small stores of 2 to 40 texts, with and without an answer among them. What the search
+knows of its candidates is kept in the folder of `--keep`, so that a second run fits at once.
+
+The order is fitted by listwise softmax with a quadratic penalty, the scores by logistic regression on the first results
+of all questions, without the features that compare candidates. Each collection weighs the same.
+The figures are held out: of each of five folds, whole conversations, by the weights
+of the other four. The error is the expected calibration error in ten bins of the first ten results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import pickle
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.collections import Collection, Document, Question, mean, measured, read
+from benchmarks.evaluation import Asked, opened
+from benchmarks.service import temporary_folder
+from openmemory.search import ranking, service
+from openmemory.search.features import COMPARED, FEATURES, OWN, PLACE, Candidate, Table
+from openmemory.search.ranking import Evidence, Ranked, levelled, table_of
+from openmemory.search.schemas import SearchQuery
+from openmemory.search.weights import Weights, vector
+
+FOLDS = 5
+RESULTS = 10
+BINS = 10
+PENALTY = 1.0
+SCORE_PENALTY = 20.0
+SIZES = (2, 3, 5, 8, 12, 20, 30, 40)
+QUESTION_LEVEL = ("base", "question")
+"""Features that are the same for all candidates of a question: they change no order."""
+
+BY_HAND = ("flagged", "recency")
+"""Features of which no collection knows."""
+
+Numbers = npt.NDArray[np.float64]
+Model = Callable[["Sample"], Numbers]
+
+
+@dataclass(slots=True)
+class Sample:
+    """What a search knew of the candidates of one question, and the documents that they are. `fold` names what is left
+    out together; `small`: of a small store."""
+
+    collection: str
+    fold: str
+    small: bool
+    evidence: Evidence
+    names: list[str]
+    relevant: frozenset[str]
+
+    @property
+    def right(self) -> npt.NDArray[np.bool_]:
+        """True for the candidates that answer the question."""
+        return np.array([name in self.relevant for name in self.names], dtype=np.bool_)
+
+
+def by_words(sample: Sample) -> Sample:
+    """The sample as text search alone would see it."""
+    old = sample.evidence
+    some = [
+        (Candidate(one.id, None, one.words, waiting=True), name)
+        for one, name in zip(old.candidates, sample.names, strict=True)
+        if one.words is not None or one.cosine is None
+    ]
+    evidence = replace(old, candidates=[one for one, _ in some], late={})
+    return replace(sample, evidence=evidence, names=[name for _, name in some])
+
+
+MODES: dict[str, Callable[[Sample], Sample]] = {
+    "TOKENS": lambda one: one,
+    "VECTORS": lambda one: replace(one, evidence=replace(one.evidence, late={})),
+    "WORDS": by_words,
+}
+"""The kinds of evidence that have weights of their own: a sample with no more than that."""
+
+
+def small_stores(collection: Collection, count: int, seed: int = 1) -> Collection:
+    """Small stores of this collection, a namespace each: every second one holds an answer to its question."""
+    chance = random.Random(seed)
+    by_space: dict[str, list[Document]] = {}
+    for document in collection.documents:
+        by_space.setdefault(document.namespace, []).append(document)
+    documents, questions = list[Document](), list[Question]()
+    for at, one in enumerate(chance.sample(collection.questions, min(count, len(collection.questions)))):
+        for answered in (True, False):
+            space = f"{one.namespace} small {at} {answered}"
+            others = [each for each in by_space[one.namespace] if each.id not in one.relevant]
+            size = chance.choice(SIZES)
+            some = chance.sample(others, min(size - answered, len(others)))
+            if answered:
+                some.append(next(each for each in by_space[one.namespace] if each.id in one.relevant))
+            documents += [replace(each, id=f"{at} {answered} {each.id}", namespace=space) for each in some]
+            relevant = frozenset(f"{at} {answered} {id_}" for id_ in one.relevant)
+            questions.append(replace(one, id=f"{one.id} {answered}", namespace=space, relevant=relevant))
+    return Collection(f"{collection.name}-small", documents, questions)
+
+
+async def gathered(asked: Asked, question: Question, text: str, space: str, *, small: bool) -> Sample | None:
+    """Asks a question in a namespace. None: nothing was ranked, as for a question of nothing but a time."""
+    seen: list[Evidence] = []
+
+    def kept(evidence: Evidence) -> list[Ranked]:
+        seen.append(evidence)
+        return ranking.ranked(evidence)
+
+    with patch.object(service, "ranked", kept):
+        await asked.services.search.search(asked.caller, SearchQuery(text, limit=RESULTS, namespaces=(space,)))
+    if not seen or not seen[-1].candidates:
+        return None
+    names = [asked.documents.get(one.id, "") for one in seen[-1].candidates]
+    relevant = question.relevant if text == question.text and space == question.namespace else frozenset()
+    fold = question.namespace.split(" small ")[0]
+    return Sample(asked.collection.name.removesuffix("-small"), fold, small, seen[-1], names, relevant)
+
+
+async def samples_of(collection: Collection, others: Collection, data: Path, *, small: bool) -> list[Sample]:
+    """Asks every question where its answer is, and where none is."""
+    file = data / f"{collection.name}.evidence"
+    if file.exists():
+        kept: list[Sample] = pickle.loads(file.read_bytes())
+        return kept
+    spaces = sorted({one.namespace for one in collection.questions})
+    found = []
+    async with opened(collection, data) as asked:
+        for at, one in enumerate(collection.questions):
+            asks = [(one.text, one.namespace)]
+            if not small:
+                elsewhere = spaces[(spaces.index(one.namespace) + 1) % len(spaces)]
+                strange = one.text if len(spaces) > 1 else others.questions[at % len(others.questions)].text
+                asks.append((strange, elsewhere))
+            for text, space in asks:
+                found.append(await gathered(asked, one, text, space, small=small))
+    some = [one for one in found if one is not None]
+    by_space = Counter(one.fold for one in some)
+    if len(by_space) == 1:
+        some = [replace(one, fold=str(at % FOLDS)) for at, one in enumerate(some)]
+    file.write_bytes(pickle.dumps(some))
+    return some
+
+
+def listwise(groups: Sequence[tuple[Table, npt.NDArray[np.bool_], float]], size: int) -> Numbers:
+    """The weights that give the right candidates of each group the greatest share of a softmax with the wrong ones."""
+    weights = np.zeros(size)
+    best = loss(groups, weights)
+    for _ in range(60):
+        gradient, curvature = -PENALTY * weights, PENALTY * np.eye(size)
+        for table, right, weight in groups:
+            wrong, each = table[~right], table[right]
+            said, own = wrong @ weights, each @ weights
+            highest = max(said.max(), own.max())
+            parts, mine = np.exp(said - highest), np.exp(own - highest)
+            total = parts.sum() + mine
+            average = (parts @ wrong + mine[:, None] * each) / total[:, None]
+            gradient += weight * (each - average).sum(axis=0)
+            squares = (wrong * parts[:, None]).T @ wrong
+            curvature += weight * ((1 / total).sum() * squares + (each.T * (mine / total)) @ each - average.T @ average)
+        step, share = np.linalg.solve(curvature, gradient), 1.0
+        # Far from the best weights, the curvature is small and the step too long.
+        step /= max(1.0, float(np.abs(step).max()))
+        while share > 1e-3 and (now := loss(groups, weights + share * step)) >= best:
+            share /= 2
+        if share <= 1e-3 or best - now < 1e-6 * abs(best):
+            break
+        weights, best = weights + share * step, now
+    return weights
+
+
+def loss(groups: Sequence[tuple[Table, npt.NDArray[np.bool_], float]], weights: Numbers) -> float:
+    """The negative logarithm of these shares, with the penalty."""
+    found = PENALTY * float(weights @ weights) / 2
+    for table, right, weight in groups:
+        said = table @ weights
+        own, wrong = said[right], said[~right]
+        highest = said.max()
+        total = np.exp(wrong - highest).sum() + np.exp(own - highest) + 1e-300
+        found += weight * float((np.log(total) + highest - own).sum())
+    return found
+
+
+def logistic(table: Table, right: Numbers, each: Numbers) -> Numbers:
+    """The weights of a logistic regression with a quadratic penalty, by Newton's method."""
+    found = np.zeros(table.shape[1])
+    penalty = SCORE_PENALTY * np.eye(len(found))
+    for _ in range(50):
+        said = chances(table @ found)
+        curvature = (table.T * (each * said * (1 - said))) @ table + penalty
+        step = np.linalg.solve(curvature, table.T @ (each * (right - said)) - penalty @ found)
+        found = found + step
+        if np.abs(step).max() < 1e-8:
+            break
+    return found
+
+
+def chances(logits: Numbers) -> Numbers:
+    """The chance of each logit."""
+    found: Numbers = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
+    return found
+
+
+def calibration_error(said: Numbers, right: Numbers) -> float:
+    """The mean distance between what is said and the share of right results, over bins, weighted by their sizes."""
+    bins = np.minimum((said * BINS).astype(int), BINS - 1)
+    return float(sum(abs((said[bins == each] - right[bins == each]).sum()) for each in range(BINS)) / len(said))
+
+
+def ordered(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[str]) -> Numbers:
+    """The weights of the named features that order the right ones first."""
+    columns = [PLACE[name] for name in names if name not in QUESTION_LEVEL + BY_HAND]
+    answerable = Counter(one.collection for one in samples if one.right.any() and not one.right.all())
+    spread = np.concatenate(tables)[:, columns].std(axis=0)
+    spread[spread < 1e-6] = np.inf
+    groups = [
+        (table[:, columns] / spread, one.right, 1_000 / answerable[one.collection] / one.right.sum())
+        for one, table in zip(samples, tables, strict=True)
+        if one.right.any() and not one.right.all()
+    ]
+    weights = np.zeros(len(PLACE))
+    weights[columns] = listwise(groups, len(columns)) / spread
+    return weights
+
+
+def scored(samples: Sequence[Sample], tables: Sequence[Table], order: Numbers, names: Sequence[str]) -> Numbers:
+    """The weights of the named features that say how many of the first results are right."""
+    columns = [PLACE[name] for name in names if name not in (*BY_HAND, *COMPARED)]
+    rows, right, each = [], [], []
+    kinds = Counter((one.collection, one.small, bool(one.relevant)) for one in samples)
+    for one, table in zip(samples, tables, strict=True):
+        best = np.argsort(-(table @ order), kind="stable")[:RESULTS]
+        rows.append(table[best][:, columns])
+        right.append(one.right[best])
+        each.append(np.full(len(best), 1_000 / kinds[one.collection, one.small, bool(one.relevant)]))
+    weights = np.zeros(len(PLACE))
+    weights[columns] = logistic(np.concatenate(rows), np.concatenate(right).astype(float), np.concatenate(each))
+    return weights
+
+
+class Fit(NamedTuple):
+    """The weights of a text alone, and the tables with the evidence of its neighbours by these weights."""
+
+    alone: Numbers
+    tables: list[Table]
+
+    def weights(self, samples: Sequence[Sample], without: AbstractSet[int] = frozenset()) -> Weights:
+        """The weights, fitted without the samples in these places."""
+        places = [at for at in range(len(samples)) if at not in without]
+        some, tables = [samples[at] for at in places], [self.tables[at] for at in places]
+        order = ordered(some, tables, FEATURES)
+        return Weights(self.alone, order, scored(some, tables, order, FEATURES))
+
+
+def tabled(samples: Sequence[Sample]) -> Fit:
+    """Fits the few weights of a text alone, and computes all features by them."""
+    nothing = Weights(vector({}), vector({}), vector({}))
+    tables = [_table(one, nothing) for one in samples]
+    alone = scored(samples, tables, ordered(samples, tables, OWN), OWN)
+    return Fit(alone, [_table(one, nothing._replace(alone=alone)) for one in samples])
+
+
+def _table(sample: Sample, weights: Weights) -> Table:
+    return table_of(sample.evidence, [weights] * len(sample.evidence.candidates))
+
+
+def held_out(samples: Sequence[Sample], fit: Fit) -> list[tuple[Numbers, Numbers]]:
+    """The order of each sample's candidates and their chances in it, by weights that were fitted without its fold."""
+    number: dict[tuple[str, str], int] = {}
+    for name in sorted({(one.collection, one.fold) for one in samples}):
+        number[name] = sum(other[0] == name[0] for other in number) % FOLDS
+    found: dict[int, tuple[Numbers, Numbers]] = {}
+    for fold in range(FOLDS):
+        left = {at for at, one in enumerate(samples) if number[one.collection, one.fold] == fold}
+        weights = fit.weights(samples, left)
+        for at in left:
+            order = np.argsort(-(fit.tables[at] @ weights.order), kind="stable")
+            found[at] = order, chances(levelled((fit.tables[at] @ weights.score)[order]))
+    return [found[at] for at in range(len(samples))]
+
+
+def report(samples: Sequence[Sample], found: Sequence[tuple[Numbers, Numbers]]) -> None:
+    """Prints the figures of each collection."""
+    for name in dict.fromkeys(one.collection for one in samples):
+        figures: list[Mapping[str, float]] = []
+        said: dict[bool, list[Numbers]] = {False: [], True: []}
+        right: dict[bool, list[Numbers]] = {False: [], True: []}
+        for one, (order, each) in zip(samples, found, strict=True):
+            if one.collection != name:
+                continue
+            if one.relevant and not one.small:
+                figures.append(measured([one.names[at] for at in order[:20]], one.relevant))
+            said[one.small].append(each[:RESULTS])
+            right[one.small].append(one.right[order[:RESULTS]].astype(float))
+        shown = "  ".join(
+            f"{key} {mean([each[key] for each in figures]):.3f}"
+            for key in ("recall@5", "recall@10", "nDCG@10", "hit@5")
+        )
+        parts = {kind: (np.concatenate(said[kind]), np.concatenate(right[kind])) for kind in said if said[kind]}
+        errors = "  ".join(
+            f"{'small' if kind else 'large'} {calibration_error(*both):.3f}" for kind, both in parts.items()
+        )
+        print(f"  {name:20} {shown}  error: {errors}", flush=True)
+
+
+def printed(name: str, weights: Weights) -> str:
+    """The weights as they stand in `openmemory.search.weights`."""
+    parts = [
+        "{"
+        + ", ".join(f'"{each}": {value:.3g}' for each, value in zip(FEATURES, one, strict=True) if abs(value) >= 0.005)
+        + "}"
+        for one in weights
+    ]
+    lines = "".join(f"    {part},\n" for part in parts)
+    return f"{name} = _weights(\n{lines})"
+
+
+def run(samples: Sequence[Sample], modes: Sequence[str] = tuple(MODES)) -> None:
+    """Fits and measures each kind of evidence."""
+    for mode in modes:
+        some = [one for each in samples if (one := MODES[mode](each)).evidence.candidates]
+        print(f"{mode}, held out:")
+        fit = tabled(some)
+        report(some, held_out(some, fit))
+        print(printed(mode, fit.weights(some)), flush=True)
+
+
+async def all_samples(folders: Sequence[Path], data: Path, small: int) -> list[Sample]:
+    """The samples of all collections."""
+    collections = [read(folder) for folder in folders]
+    found = []
+    for at, one in enumerate(collections):
+        found += await samples_of(one, collections[(at + 1) % len(collections)], data, small=False)
+        if small:
+            found += await samples_of(small_stores(one, small), one, data, small=True)
+    return found
+
+
+def main() -> None:
+    """Fit, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--keep", type=Path, help="where stored collections and their evidence are kept")
+    parser.add_argument("--small", type=int, default=60, help="questions of each collection that small stores get")
+    given = parser.parse_args()
+    with temporary_folder("fit") as temporary:
+        run(asyncio.run(all_samples(given.folders, given.keep or temporary, given.small)))
+
+
+if __name__ == "__main__":
+    main()
