@@ -13,7 +13,7 @@ from openmemory.config.settings import Settings
 from openmemory.index.port import Filter
 from openmemory.search.candidates import CANDIDATES
 from openmemory.search.context import SearchResources, search_context
-from openmemory.search.features import Question
+from openmemory.search.features import QuestionParts
 from openmemory.search.lexical import LexicalHit, LexicalSearch
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.query_analysis import QueryAnalysis, analysed
@@ -50,7 +50,7 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
         words = [await from_postgresql(at) for at in range(COUNT)]
         dense = [await index.search(vector, where, CANDIDATES) for vector in vectors]
         found = [
-            ranked(Evidence(candidates(near, said), Question(query.text)))
+            ranked(Evidence(candidates(near, said), QuestionParts(query.text)))
             for near, said, query in zip(dense, words, queries, strict=True)
         ]
 
@@ -59,7 +59,7 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
             await readback(contexts[at], candidates, limit=10, method=Method.HYBRID)
 
         async def ranking(at: int) -> None:
-            ranked(Evidence(candidates(dense[at], words[at]), Question(queries[at].text)))
+            ranked(Evidence(candidates(dense[at], words[at]), QuestionParts(queries[at].text)))
 
         fresh = [SearchQuery(next(inputs)) for _ in range(COUNT)]
         work: dict[str, Callable[[int], Awaitable[object]]] = {

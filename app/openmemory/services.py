@@ -29,7 +29,7 @@ from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
 from openmemory.config.settings import DEFAULT_COLLECTION, Settings, environment
 from openmemory.database.engine import Database
-from openmemory.dedup.comparison import Comparison
+from openmemory.dedup.comparison import MemoryComparison
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
@@ -170,7 +170,7 @@ class Services:
     installations: Installations
     rebuild: Rebuild
     vector_backfill: VectorBackfill
-    comparison: Comparison
+    comparison: MemoryComparison
     lexical_backfill: LexicalBackfill
     lexical_statistics: StatisticsRefresh
     outbox_delivery: OutboxDelivery
@@ -235,7 +235,7 @@ async def open_services(
         stack.push_async_callback(watcher.close)
         await watcher.follow()
         spaces = watcher.spaces
-        directory, comparison = Directory(database, settings.access), Comparison(database, spaces)
+        directory, comparison = Directory(database, settings.access), MemoryComparison(database, spaces)
         outbox_delivery = OutboxDelivery(database, spaces, INDEXED_TABLES, lease, compare=comparison.delivered)
         await directory.caller(None, None)
         analyze_after_writes = AnalyzeAfterWrites(database)

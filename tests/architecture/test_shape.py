@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 PACKAGE = "app/openmemory"
+SETTINGS = {f"{PACKAGE}/config/settings.py", f"{PACKAGE}/config/settings_file.py"}
 
 PROTOCOLS = {"__main__", "cli", "jobs", "mcp", "rest", "server", "telemetry", "web"}
 """Packages that may know a protocol, beside features that may not."""
@@ -126,11 +127,7 @@ def test_the_environment_is_read_for_settings_alone(root: Path) -> None:
         if (isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"})
         or (isinstance(node, ast.ImportFrom) and node.module == "os" and {a.name for a in node.names} & {"environ"})
     }
-    assert {
-        name
-        for name in readers
-        if name != "app/openmemory/config/settings.py" and not name.startswith("app/openmemory/embedded/")
-    } <= {
+    assert {name for name in readers if name not in SETTINGS and not name.startswith("app/openmemory/embedded/")} <= {
         # These set what dependencies take from the environment alone.
         "app/openmemory/embeddings/providers.py",
         "app/openmemory/config/vendor_telemetry.py",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from openmemory.dedup.paraphrases import Relation, compare
-from openmemory.dedup.sameness import Item, item, sameness
+from openmemory.dedup.sameness import ComparedItem, item, sameness
 
 
-def said(text: str, key: str | None = None, namespace: str = "shop") -> Item:
+def said(text: str, key: str | None = None, namespace: str = "shop") -> ComparedItem:
     return item(namespace, key, text)
 
 

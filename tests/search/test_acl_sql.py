@@ -26,7 +26,7 @@ from openmemory.search.candidate_rows import MAX_COMPARED, candidate_rows
 from openmemory.search.candidates import CANDIDATES
 from openmemory.search.commonness import smoothed_idf
 from openmemory.search.context import FLOORS
-from openmemory.search.features import Question
+from openmemory.search.features import QuestionParts
 from openmemory.search.late_interaction import late_scores
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.query_analysis import COMMON_SHARE, MIN_MEMORIES, RATE, SAMPLE
@@ -126,7 +126,7 @@ async def exhaustive(
         read = await candidate_rows(tx, caller, ids, services.embedder.model if dense else None)
     assert whole is None or len(read.tokens.ids) == min(len(ids), MAX_COMPARED)
     late = await late_scores(whole, read.tokens, ids, {})
-    return [(hit.id, hit.order) for hit in ranked(Evidence(found, Question(query), read.rows, late=late))[:LIMIT]]
+    return [(hit.id, hit.order) for hit in ranked(Evidence(found, QuestionParts(query), read.rows, late=late))[:LIMIT]]
 
 
 def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:

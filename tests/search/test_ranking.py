@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from openmemory.index.port import Hit
 from openmemory.search import ranking
 from openmemory.search.candidate_rows import CandidateRow
-from openmemory.search.features import FEATURES, PLACE, UNLISTED, Candidate, Question, speaker
+from openmemory.search.features import FEATURES, PLACE, UNLISTED, Candidate, QuestionParts, speaker
 from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.names import leading_name, led
@@ -33,7 +33,7 @@ def row(id_: UUID, text: str = "a text", thread: str | None = None, **fields) ->
 
 def evidence(*some: Candidate, question: str = "what?", **fields) -> Evidence:
     rows = fields.pop("rows", {one.id: row(one.id) for one in some})
-    return Evidence(list(some), Question(question), rows, **fields)
+    return Evidence(list(some), QuestionParts(question), rows, **fields)
 
 
 def value(hit: Ranked, feature: str) -> float:
@@ -162,7 +162,7 @@ def test_who_is_asked_about_and_who_asks():
 def test_times_and_recency_are_features():
     rows = {A: row(A, created_at=NOW), B: row(B, created_at=NOW - timedelta(days=10))}
     times = [Period(NOW - timedelta(days=1), NOW + timedelta(days=1))]
-    question = Question("when?", times, Recency(timedelta(days=10), NOW))
+    question = QuestionParts("when?", times, Recency(timedelta(days=10), NOW))
     found = ranked(Evidence([Candidate(A, 0.5), Candidate(B, 0.5)], question, rows))
     assert values(found, "time") == {A: 1, B: 0}
     assert values(found, "recency") == pytest.approx({A: 1, B: 0.5})

@@ -38,7 +38,7 @@ LOCK = 0x6F6D6E72
 """The key of the advisory lock for the one replica that runs the job."""
 
 
-class Comparison:
+class MemoryComparison:
     """Finds the pairs of memories of which the newer may replace the older."""
 
     def __init__(self, database: Database, spaces: Spaces) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from openmemory.dedup.paraphrases import ComparedText, TextComparison, compared
 
 
-class Item(NamedTuple):
+class ComparedItem(NamedTuple):
     """The parts of an item that are compared. `key`: the key under which its value is set, or that a client gave it."""
 
     namespace: str
@@ -15,12 +15,12 @@ class Item(NamedTuple):
     text: ComparedText
 
 
-def item(namespace: str, key: str | None, text: str) -> Item:
+def item(namespace: str, key: str | None, text: str) -> ComparedItem:
     """An item to compare. Its features are computed once, for however many comparisons."""
-    return Item(namespace, key, ComparedText(text))
+    return ComparedItem(namespace, key, ComparedText(text))
 
 
-def sameness(older: Item, newer: Item) -> TextComparison:
+def sameness(older: ComparedItem, newer: ComparedItem) -> TextComparison:
     """Compares a newer item with an older one.
 
     Only items of one namespace and one key say the same, and only if their numbers, names, negations and signs agree.

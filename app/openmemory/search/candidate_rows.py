@@ -62,7 +62,7 @@ FIRST, SAID = 10, 4_000
 
 
 class CandidateRow(NamedTuple):
-    """What the ranking knows of a text. `thread` includes the namespace; `role` is that of its metadata, or the speaker
+    """The properties of a text that the ranking reads. `thread` includes the namespace; `role` is that of its metadata, or the speaker
     of a passage. `head` and `tail` are its first and last characters, and `said` the text of the first candidates."""
 
     id: UUID

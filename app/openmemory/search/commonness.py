@@ -1,4 +1,4 @@
-"""How common a word is in English, from the packaged vocabulary: what a small store cannot tell.
+"""The share of English texts that hold a word, from the packaged vocabulary. A small store cannot tell it.
 
 The vocabulary of the packaged model is ordered by frequency, so the place of a word gives its frequency (Zipf 1949).
 """
@@ -27,7 +27,7 @@ _LENGTH = 20
 """The number of words of an imagined text."""
 
 _ENDINGS = ("", "e", "s", "ed", "ing")
-"""What a stemmed word may lack."""
+"""The endings that a stemmed word may lack."""
 
 
 @cache

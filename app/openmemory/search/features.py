@@ -69,7 +69,7 @@ Table = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Candidate:
-    """What the retrieval arms say of a text. `cosine`: None if it is not among the nearest. `waiting`: it has no vector
+    """The evidence of the retrieval arms for a text. `cosine`: None if it is not among the nearest. `waiting`: it has no vector
     yet, so its words stand for its meaning."""
 
     id: UUID
@@ -78,8 +78,8 @@ class Candidate:
     waiting: bool = False
 
 
-class Question(NamedTuple):
-    """What the features ask of a question: its text, the times that it names, and the recency that counts."""
+class QuestionParts(NamedTuple):
+    """The parts of a question that the features read: its text, the times that it names, and the recency that counts."""
 
     text: str
     times: Sequence[Period] = ()
@@ -91,7 +91,7 @@ class Question(NamedTuple):
         return len(words(self.text))
 
 
-def own_evidence(candidates: Sequence[Candidate], late: Mapping[UUID, LateScore], question: Question) -> Table:
+def own_evidence(candidates: Sequence[Candidate], late: Mapping[UUID, LateScore], question: QuestionParts) -> Table:
     """The table with the features of each text itself."""
     short = SHORT / (SHORT + question.length)
     asked = math.log(question.length + 1)
@@ -154,7 +154,7 @@ def add_about(
     candidates: Sequence[Candidate],
     rows: Mapping[UUID, CandidateRow],
     logits: npt.NDArray[np.float64],
-    question: Question,
+    question: QuestionParts,
 ) -> None:
     """Adds what is known about each text: who says it, when, at what length, whether it asks, and whether it begins
     with a name in those that are best by their `logits` alone."""
@@ -192,7 +192,7 @@ def add_about(
 
 
 def speaker(row: CandidateRow) -> str:
-    """Who says a text, in lower case: its role, or the name before a colon at its start. Empty: nobody is named."""
+    """The speaker of a text, in lower case: its role, or the name before a colon at its start. Empty: nobody is named."""
     if row.role:
         return row.role.casefold()
     found = _SPEAKER.match(row.head)

@@ -52,7 +52,7 @@ PARTIAL = 0.5
 
 
 PART_WEIGHT = 6.5
-"""What a part of a word weighs that one memory contains (`partial_matches.sql`)."""
+"""The weight of a part of a word that one memory contains (`partial_matches.sql`)."""
 
 
 class LexicalHit(NamedTuple):

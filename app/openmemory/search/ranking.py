@@ -22,7 +22,7 @@ from openmemory.search.features import (
     FEATURES,
     PLACE,
     Candidate,
-    Question,
+    QuestionParts,
     Table,
     add_about,
     add_beside,
@@ -56,7 +56,7 @@ class Ranked(NamedTuple):
 
     @property
     def adds(self) -> Vector:
-        """What each feature adds to the logit of the score."""
+        """The term of each feature in the logit of the score."""
         if self.values is None or self.weights is None:
             return np.zeros(len(FEATURES))
         return self.values * self.weights.score
@@ -101,7 +101,7 @@ def candidates(
     complete: bool = False,
     waiting: Container[UUID] = (),
 ) -> list[Candidate]:
-    """What both arms found, best first by that alone.
+    """The texts that both arms found, best first by that alone.
 
     A text below the `floor` of cosines is left out if it contains no word of the query. `waiting`: the texts without
     a vector. `complete`: the dense arm listed every text that has a vector, so all others wait.
@@ -115,17 +115,17 @@ def candidates(
     some = [one for one in found.values() if one.words is not None or floor is None or (one.cosine or 0.0) >= floor]
     if not some:
         return []
-    table = own_evidence(some, {}, Question(""))
+    table = own_evidence(some, {}, QuestionParts(""))
     order = _logits(table, [VECTORS if one.words is None or not one.waiting else WORDS for one in some], "alone")
     return [some[place] for place in np.argsort(-order, kind="stable")]
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What is known of the candidates of a round, all of them readable by the caller."""
+    """The data about the candidates of a round, all of them readable by the caller."""
 
     candidates: Sequence[Candidate]
-    question: Question
+    question: QuestionParts
     rows: Mapping[UUID, CandidateRow] = field(default_factory=dict)
     beside: Mapping[UUID, Mapping[int, UUID]] = field(default_factory=dict)
     late: Mapping[UUID, LateScore] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How new a memory is."""
+"""The recency of a memory."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class FeatureTerm:
 
 @dataclass(slots=True)
 class Arm:
-    """What one retrieval method says of a memory."""
+    """The evidence of one retrieval method for a memory."""
 
     rank: Annotated[int | None, Field(description="Place in its list, from 1; null: it did not find the memory.")]
     score: Annotated[float | None, Field(description="As it gave it: BM25, a cosine, MaxSim, or what a reranker says.")]

@@ -49,7 +49,7 @@ from openmemory.search.empty import (
     tally,
 )
 from openmemory.search.explanation import SearchRound
-from openmemory.search.features import Candidate, Question
+from openmemory.search.features import Candidate, QuestionParts
 from openmemory.search.late_interaction import late_scores
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.overview import BROAD, overview_answer
@@ -442,7 +442,7 @@ async def rank(
     if not first:
         return [], SearchRound()
     asked = (await lookups.question).embedding.tokens if dense else None
-    question = Question(context.query.text, context.times, recency_of(context))
+    question = QuestionParts(context.query.text, context.times, recency_of(context))
     caller, corpus, model = context.caller, context.corpus, context.space.model
     ids = [one.id for one in first]
     async with context.database.statement() as tx:

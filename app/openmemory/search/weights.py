@@ -18,11 +18,11 @@ MIN_SCORE = 0.01
 """The score below which a hit is not shown: a hundred such hits hold one right one."""
 
 FLAGGED = -3.0
-"""What a text loses that is flagged as a prompt injection: a twentieth of its odds is left. The label is a guess, so
+"""The term of a text that is flagged as a prompt injection: a twentieth of its odds is left. The label is a guess, so
 such a text can still be found, but it displaces none that is about as near."""
 
 RECENCY = 0.5
-"""What a memory gains for being new, if `search.recency` is set: enough to decide between equivalent memories."""
+"""The term of a memory that is new, if `search.recency` is set: enough to decide between equivalent memories."""
 
 Vector = npt.NDArray[np.float64]
 
