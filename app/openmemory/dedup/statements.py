@@ -62,7 +62,7 @@ _ARTICLE_NOUN_VERB = 2
 _NUMBER = re.compile(r"\d+(?:[.,:/\-]\d+)*")
 
 
-class Statement(NamedTuple):
+class StatedValue(NamedTuple):
     """A subject and its value. `name`: how the subject is shown. `last`: the words that a shorter name of it must have.
 
     `keyed`: the value stands under a key, and is all that counts.
@@ -74,26 +74,26 @@ class Statement(NamedTuple):
     value: str
     keyed: bool = True
 
-    def is_about(self, other: Statement) -> bool:
+    def is_about(self, other: StatedValue) -> bool:
         """Returns True if two statements are about the same: one may leave out the beginning of a key."""
         short, long = sorted((self, other), key=lambda one: len(one.subject))
         return short.subject <= long.subject and long.last <= short.subject
 
-    def contradicts(self, other: Statement) -> bool:
+    def contradicts(self, other: StatedValue) -> bool:
         """Returns True if two statements give the same subject different values."""
         return self.is_about(other) and _differ(self, other)
 
 
-def under_key(path: Sequence[str], value: Any, text: str) -> Statement | None:
+def under_key(path: Sequence[str], value: Any, text: str) -> StatedValue | None:
     """The statement of a value under a path of keys. `text`: the value as a text. None: the keys have no word."""
     parts = [_words(" ".join(_KEY_PART.split(part))) for part in path]
     subject = frozenset().union(*parts)
     if not subject or not parts[-1]:
         return None
-    return Statement(".".join(path), subject, parts[-1], value if isinstance(value, str) else text)
+    return StatedValue(".".join(path), subject, parts[-1], value if isinstance(value, str) else text)
 
 
-def statements(text: str) -> Iterator[Statement]:
+def statements(text: str) -> Iterator[StatedValue]:
     """The statements of a text: facts `key=value` of the whole text or of a line of it, and sentences."""
     whole = key_values(text)
     for line in [text] if whole else text.split("\n")[:_LINES]:
@@ -137,7 +137,7 @@ def same_but(old: ComparedText, new: ComparedText) -> str:
     return because
 
 
-def _sentence(sentence: str) -> Statement | None:
+def _sentence(sentence: str) -> StatedValue | None:
     """The statement that a sentence makes. None: it makes none."""
     parts = sentence.replace(":", " : ", 1).split(None, _SUBJECT_WORDS + _VALUE_WORDS + 1)
     plain = ["" if part.startswith("May") else part.casefold().strip("\"'*_`,") for part in parts]
@@ -160,7 +160,7 @@ def _sentence(sentence: str) -> Statement | None:
         attribute = plain[0] in _DETERMINED or len(subject) > 1
     if not subject or not attribute:
         return None
-    return Statement(named.strip(' *_`"'), frozenset(subject), frozenset(subject), value, keyed=False)
+    return StatedValue(named.strip(' *_`"'), frozenset(subject), frozenset(subject), value, keyed=False)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -169,7 +169,7 @@ def _words(text: str) -> frozenset[str]:
     return features.content | features.numbers.keys()
 
 
-def _differ(one: Statement, other: Statement) -> bool:
+def _differ(one: StatedValue, other: StatedValue) -> bool:
     """Returns True if two statements about the same give different values."""
     if (one.keyed and other.keyed) or spelling(one.value) == spelling(other.value):
         return spelling(one.value) != spelling(other.value)

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from openmemory.content_policy.injection import LABEL
 from openmemory.dedup.paraphrases import ComparedText
-from openmemory.dedup.statements import MAX_LENGTH, Statement, is_alike, same_but, statements, under_key
+from openmemory.dedup.statements import MAX_LENGTH, StatedValue, is_alike, same_but, statements, under_key
 from openmemory.memories.intake import KEYED
 from openmemory.projects.kept import value_parts
 from openmemory.projects.schemas import ProjectState
@@ -49,7 +49,7 @@ class Contradiction(NamedTuple):
 
 
 class _Stated(NamedTuple):
-    statement: Statement
+    statement: StatedValue
     memory: SearchResult
 
 
@@ -81,7 +81,7 @@ def said_at(memory: SearchResult) -> datetime:
 
 
 @lru_cache(maxsize=_KEPT)
-def _stated(text: str) -> tuple[Statement, ...]:
+def _stated(text: str) -> tuple[StatedValue, ...]:
     return tuple(statements(text))
 
 
@@ -94,7 +94,7 @@ def _age(memory: SearchResult) -> tuple[datetime, str]:
     return said_at(memory), str(memory.id)
 
 
-def _statements(memory: SearchResult) -> Iterator[Statement]:
+def _statements(memory: SearchResult) -> Iterator[StatedValue]:
     if memory.kind != KEYED:
         yield from _stated(memory.memory)
         return
@@ -108,7 +108,7 @@ def _with_state(stated: Sequence[_Stated], state: ProjectState) -> Iterator[Cont
 
     A memory that agrees with a leaf does not contradict another one of the same last key.
     """
-    of_word = defaultdict[str, list[Statement]](list)
+    of_word = defaultdict[str, list[StatedValue]](list)
     for path, value in leaves(state.state):
         if path and (leaf := under_key(path, value, exact_json.dumps(value).decode())) is not None:
             of_word[min(leaf.last)].append(leaf)

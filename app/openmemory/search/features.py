@@ -69,8 +69,8 @@ Table = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Candidate:
-    """The evidence of the retrieval arms for a text. `cosine`: None if it is not among the nearest. `waiting`: it has no vector
-    yet, so its words stand for its meaning."""
+    """The evidence of the retrieval arms for a text. `cosine`: None if it is not among the nearest. `waiting`: it has
+    no vector yet, so its words stand for its meaning."""
 
     id: UUID
     cosine: float | None = None
@@ -79,7 +79,7 @@ class Candidate:
 
 
 class QuestionParts(NamedTuple):
-    """The parts of a question that the features read: its text, the times that it names, and the recency that counts."""
+    """The parts of a question that features read: its text, the times that it names, and the recency that counts."""
 
     text: str
     times: Sequence[Period] = ()
@@ -192,7 +192,7 @@ def add_about(
 
 
 def speaker(row: CandidateRow) -> str:
-    """The speaker of a text, in lower case: its role, or the name before a colon at its start. Empty: nobody is named."""
+    """The speaker of a text, in lower case: its role, or the name before a colon at its start. Empty: nobody."""
     if row.role:
         return row.role.casefold()
     found = _SPEAKER.match(row.head)
