@@ -6,6 +6,7 @@ from openmemory.capture.adding import Adding
 from openmemory.capture.schemas import Added, CaptureCreate
 from openmemory.config.sections import CaptureSettings, DedupSettings
 from openmemory.dedup.key_value_merge import KeyValueMerge
+from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
@@ -27,7 +28,8 @@ def adding_with(services: Services, **changes: object) -> Adding:
     settings = DedupSettings(**{name: changes.pop(name) for name in DedupSettings.model_fields if name in changes})
     memories = memories_with(services, **changes)
     duplicates = Duplicates(services.database, services.spaces, settings, memories.intake)
-    return Adding(memories, services.captures, KeyValueMerge(settings, memories.intake), duplicates)
+    near = NearChanges(services.database, services.spaces)
+    return Adding(memories, services.captures, KeyValueMerge(settings, memories.intake), duplicates, near)
 
 
 async def add_verbatim(adding: Adding, caller: Caller, new: MemoryCreate) -> Added:

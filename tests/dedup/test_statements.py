@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmemory.dedup.paraphrases import ComparedText
-from openmemory.dedup.statements import Statement, same_but, statements, under_key
+from openmemory.dedup.statements import StatedValue, same_but, statements, under_key
 
 
-def keyed(path: str, value: str) -> Statement:
+def keyed(path: str, value: str) -> StatedValue:
     found = under_key(path.split("."), value, value)
     assert found is not None
     return found
 
 
-def contradicts(one: Statement, text: str) -> bool:
+def contradicts(one: StatedValue, text: str) -> bool:
     return any(one.contradicts(other) for other in statements(text))
 
 

@@ -63,7 +63,7 @@ FIRST, SAID = 10, 4_000
 
 class CandidateRow(NamedTuple):
     """The properties of a text that the ranking reads. `thread` includes the namespace; `role` is that of its
-    metadata, or the speaker of a passage. `head` and `tail` are its first and last characters. `said` is the text of the
+    metadata, or the speaker of a passage. `head` and `tail` are its ends. `said` is the text of the
     first candidates."""
 
     id: UUID
