@@ -35,8 +35,9 @@ L2 = 0.01
 """The strength of the regularisation."""
 BOTH_HOLD = 0.005
 """The share of the other pairs that may be marked, by which the threshold of marks is chosen within the folds."""
-SHOWN_FIRST = 0.96
-"""The share of replaced pairs that should come with the newer text first, by which the lower threshold is chosen."""
+UNSURE = 0.45
+"""The probability from which both texts are shown side by side. Below it, everyday memories that have nothing to do with
+each other stand beside each other (`benchmarks.everyday`)."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -157,10 +158,9 @@ def judged(values: Floats, labels: Floats, of_fold: npt.NDArray[np.int64]) -> Fl
 def model(values: Floats, labels: Floats, of_fold: npt.NDArray[np.int64]) -> Model:
     """The weights fitted to these pairs, and thresholds that hold for those of them that they were not fitted to."""
     chances = judged(values, labels, of_fold)
-    unsure = float(np.quantile(chances[labels == 1], 1 - SHOWN_FIRST, method="lower"))
     others = np.sort(chances[labels != 1])[::-1]
     replaces = float(others[int(BOTH_HOLD * len(others))])
-    return Model(fitted(values, labels), min(unsure, 0.5), min(max(replaces, unsure) + 0.01, 0.99))
+    return Model(fitted(values, labels), UNSURE, min(max(replaces, UNSURE) + 0.01, 0.99))
 
 
 def report(title: str, pairs: Sequence[Pair], chances: Floats, unsure: Floats, replaces: Floats) -> None:
@@ -236,7 +236,7 @@ def _print(names: Sequence[str], made: Model, near: Floats) -> None:
         f"USUAL_COSINE = {near.mean():.2f}",
         '"""Stands for a cosine that is not known."""',
         "",
-        f"UNSURE_FROM = {made.unsure:.2f}",
+        f"UNSURE_FROM = {made.unsure:g}",
         '"""The probability from which both texts are shown side by side."""',
         "",
         f"REPLACES_FROM = {made.replaces:.2f}",

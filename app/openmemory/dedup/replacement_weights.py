@@ -5,7 +5,7 @@ from __future__ import annotations
 USUAL_COSINE = 0.65
 """Stands for a cosine that is not known."""
 
-UNSURE_FROM = 0.23
+UNSURE_FROM = 0.45
 """The probability from which both texts are shown side by side."""
 
 REPLACES_FROM = 0.89

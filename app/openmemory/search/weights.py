@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from openmemory.search.features import FEATURES, PLACE
 
-MIN_SCORE = 0.01
+MIN_SCORE = 0.015
 """The score below which a hit is not shown: a hundred such hits hold one right one."""
 
 FLAGGED = -3.0
