@@ -36,8 +36,8 @@ L2 = 0.01
 BOTH_HOLD = 0.005
 """The share of the other pairs that may be marked, by which the threshold of marks is chosen within the folds."""
 UNSURE = 0.45
-"""The probability from which both texts are shown side by side. Below it, everyday memories that have nothing to do with
-each other stand beside each other (`benchmarks.everyday`)."""
+"""The probability from which both texts are shown side by side. Below it, everyday memories that have nothing to do
+with each other stand beside each other (`benchmarks.everyday`)."""
 
 Floats = npt.NDArray[np.float64]
 
