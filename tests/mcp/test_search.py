@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -111,10 +112,11 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(
     assert json.loads(full["content"][0]["text"])["explanation"] == answer["explanation"]
     [result] = answer["results"]
     why = result["explanation"]
-    terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "time", "recency")]
-    assert sum(terms) - why["penalty"] == pytest.approx(result["parts"]["ranking"], abs=1e-9)
+    logit = sum(feature["adds"] for feature in why["features"])
+    assert result["score"] == pytest.approx(1 / (1 + math.exp(-logit)))
     assert answer["explanation"]["embedded"] == "tea"
     assert "recency" not in result["parts"]
+    assert plain["results"][0].pop("score") == pytest.approx(result.pop("score"), abs=1e-6)
     del answer["explanation"], result["explanation"], result["parts"]
     assert answer == plain
 
