@@ -38,8 +38,9 @@ def leading_name(head: str) -> str | None:
         words = words[1:]
     while words and words[-1][0].islower():
         words.pop()
-    # One capitalised word at the start is seldom a name; the start of a sentence is capitalised.
-    return " ".join(words).rstrip(".,;'") if len(words) > 1 else None
+    # One capitalised word at the start is seldom a name; the start of a sentence is capitalised. With a number,
+    # it names one of many that say nearly the same.
+    return " ".join(words).rstrip(".,;'") if sum(not word.isdigit() for word in words) > 1 else None
 
 
 def led(heads: Mapping[UUID, str], best: Iterable[tuple[UUID, str]], question: str) -> set[UUID]:
