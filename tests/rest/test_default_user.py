@@ -29,6 +29,7 @@ T = "/api/v1/threads/{thread_id}"
 D = "/api/v1/documents"
 V, L = "/api/v1/values", "/api/v1/links"
 IDS = {"memory_ids": ["{memory}"]}
+R = "/api/v1/replacements"
 REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"GET {M}/search": (f"{M}/search?query=coffee", None),
     f"POST {M}/search": (f"{M}/search", {"query": "coffee"}),
@@ -119,6 +120,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /api/v1/stats": ("/api/v1/stats", None),
     "GET /api/v1/me/timezone": ("/api/v1/me/timezone", None),
     "PUT /api/v1/me/timezone": ("/api/v1/me/timezone", {"timezone": None}),
+    f"GET {R}": (R, None),
+    f"POST {R}": (R, {"newer": "{memory}", "older": "{other}", "decision": "both"}),
 }  # fmt: skip
 
 

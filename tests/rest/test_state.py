@@ -88,7 +88,7 @@ async def test_no_search_finds_the_state(client, new_user, save, services):
     await services.outbox_delivery.drain()
     for query in ("zebra dances at midnight", "what do you know about me?", "secret_plan"):
         found = await client.post("/api/v1/memories/search", json={"user_id": new_user, "query": query})
-        assert "zebra" not in found.text
+        assert "zebra" not in str(found.json()["results"])
     async with services.database.transaction() as tx:
         words = await tx.scalar(text("SELECT max(length(words)) FROM memories WHERE kind = 'state'"))
     assert words == 0
