@@ -46,7 +46,7 @@ async def test_a_value_is_set_read_replaced_listed_found_and_deleted(client, new
     ]  # fmt: skip
     assert (await call("GET", topic="stack"))["total"] == 2
     assert (await call("GET", namespace="other"))["total"] == 0
-    for query in ("stack/database", "who is in charge of the people?"):
+    for query in ("stack/database", "who leads our team?"):
         body = {"user_id": new_user, "query": query, "kinds": ["keyed"], "namespace": "shop"}
         results = (await client.post("/api/v1/memories/search", json=body)).json()["results"]
         best = "stack/database: PostgreSQL 17" if "stack" in query else "team/lead: Zoe leads the team."

@@ -115,7 +115,14 @@ def placed(
     there = {hit.id for hit in kept}
     while kept and (last := newer.get(kept[-1].id)) and last.id not in there:
         there.discard(kept.pop().id)  # an old fact is not shown without the newer one
-    return Placed(kept, {id_: found for id_, found in newer.items() if id_ in there and found.id in there})
+    pairs = {id_: found for id_, found in newer.items() if id_ in there and found.id in there}
+    moved = pairs.keys() | {found.id for found in pairs.values()}
+    least = 0.0
+    for at in range(len(kept) - 1, -1, -1):
+        if kept[at].id in moved and kept[at].score < least:
+            kept[at] = kept[at].raised(least)
+        least = kept[at].score
+    return Placed(kept, pairs)
 
 
 def _newer(hits: Sequence[Ranked], rows: dict[UUID, Any], question: str) -> dict[UUID, Newer]:

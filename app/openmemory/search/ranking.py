@@ -73,6 +73,11 @@ class Ranked(NamedTuple):
         """True if it was ranked as a text that is flagged as a prompt injection."""
         return self.values is not None and bool(self.values[PLACE["flagged"]])
 
+    def raised(self, score: float) -> Ranked:
+        """The same hit with a higher score, so that it does not contradict its place."""
+        more = logit(score) - logit(self.score) if self.values is not None else 0.0
+        return self._replace(score=score, levelled=self.levelled + more)
+
     def lowered(self) -> Ranked:
         """The same hit as a flagged one."""
         if self.flagged or self.values is None:

@@ -86,17 +86,12 @@ def search_answer(
 
 
 def _mark(results: Sequence[SearchResult], newer: Mapping[UUID, Newer]) -> None:
-    """Names the newer memory of each result that is replaced, and raises the scores of what stands before it."""
+    """Names the newer memory of each result that is replaced, and the older one of each that may replace one."""
     by_id = {result.id: result for result in results}
     for result in results:
         if (found := newer.get(result.id)) is not None:
             result.newer = found.id if found.replaces else None
             by_id[found.id].older = result.id
-    least = 0.0
-    for result in reversed(results):
-        if result.older is not None or result.id in newer:
-            result.score = max(result.score or 0.0, least)
-        least = result.score or 0.0
 
 
 def unscored(rows: Sequence[Any]) -> list[SearchResult]:
