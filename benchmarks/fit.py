@@ -57,8 +57,8 @@ Model = Callable[["Sample"], Numbers]
 
 @dataclass(slots=True)
 class Sample:
-    """What a search knew of the candidates of one question, and the documents that they are. `fold` names what is left
-    out together; `small`: of a small store."""
+    """The candidates of one question with their features, and their documents. Samples of one `fold` are left out
+    together. `small`: the store held few memories."""
 
     collection: str
     fold: str

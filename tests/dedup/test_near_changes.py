@@ -57,6 +57,12 @@ async def test_nothing_is_named_that_the_caller_may_not_read(services: Services,
     assert (await add(services, blind, "I work at Globex now.")).near == []
 
 
+async def test_what_somebody_else_said_is_not_named(services: Services, app_caller: Caller):
+    await add(services, app_caller, OLD, metadata={"role": "assistant"})
+    assert (await add(services, app_caller, NEW, metadata={"role": "user"})).near == []
+    assert (await add(services, app_caller, "I moved to Dresden last week.", metadata={"role": "assistant"})).near
+
+
 async def test_what_is_late_is_left_out(services: Services, app_caller: Caller, monkeypatch: pytest.MonkeyPatch):
     await add(services, app_caller, OLD)
     monkeypatch.setattr(near_changes, "BUDGET", 0.0)

@@ -38,6 +38,7 @@ def test_an_unknown_provider_is_refused_with_the_known_ones(tmp_path: Path) -> N
 def test_only_what_the_provider_needs_is_imported(provider: str, absent: str, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
+        "import openmemory.services\n"
         "from openmemory.config.sections import EmbedderSettings\n"
         "from openmemory.embeddings.opening import open_embedder\n"
         f"open_embedder(EmbedderSettings(provider={provider!r}), Path({str(tmp_path)!r}))\n"

@@ -121,7 +121,7 @@ async def test_a_registration_that_is_hidden_looks_like_one_that_is_not_there(re
     assert {name: shown[name] for name in expected} == expected
     mine, first, owner = await names("claude", "cursor", None)
     assert (mine["old1"], first["old1"], owner["old1"]) == (expected["name"], "The secret shop", "The secret shop")
-    # Who may read both gets, and changes, that of the app that was first.
+    # A caller who may read both registrations gets the older one, and changes it.
     await register("notes", "old1", name="Of both")
     assert [each["old1"] for each in await names("claude", "cursor", "notes", None)] == [
         expected["name"], "Of both", "Of both", "Of both",

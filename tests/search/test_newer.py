@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -91,6 +92,24 @@ async def test_the_newest_of_several_comes_first(services: Services, app_caller:
 async def test_a_question_about_what_was_leaves_the_older_first(services: Services, app_caller: Caller):
     await told(services, app_caller, OLD, NEW)
     assert texts(await asked(services, app_caller, "Where did I use to live? Hamburg?")) == [OLD, NEW]
+
+
+async def test_a_memory_without_the_number_asked_for_does_not_come_first(services: Services, app_caller: Caller):
+    exact, *others = (f"Writer 5 keeps note number {n} about topic 0." for n in (0, 7, 14, 21))
+    await told(services, app_caller, exact, *others)
+    first, *_ = (await asked(services, app_caller, exact)).results
+    assert (first.memory, first.newer) == (exact, None)
+
+
+async def test_the_parts_of_a_raised_score_add_up(services: Services, app_caller: Caller):
+    await told(services, app_caller, OLD, NEW)
+    first, second = (await asked(services, app_caller, explain=True)).results
+    assert (first.memory, first.score) == (NEW, second.score)
+    assert first.explanation is not None
+    assert first.score is not None
+    added = math.fsum(term.adds for term in first.explanation.features)
+    assert first.score == pytest.approx(1 / (1 + math.exp(-added)))
+    assert "level" in {term.feature for term in first.explanation.features}
 
 
 async def test_what_may_both_hold_is_not_marked(services: Services, app_caller: Caller):

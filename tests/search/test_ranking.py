@@ -172,7 +172,8 @@ def test_times_and_recency_are_features():
     ("head", "name"),
     [("Kettler Maschinenbau is in Regensburg", "Kettler Maschinenbau"), ("Demon Dice\nA game", "Demon Dice"),
      ("Laie (film)\nA film", "Laie"), ("The Who played", None), ("The Bank of England said", "Bank of England"),
-     ("Anna Maria: hello", None), ("I met Anna", None), ("Berlin is big", None), ("lower case", None), ("", None)],
+     ("Anna Maria: hello", None), ("I met Anna", None), ("Berlin is big", None),
+     ("Room 12 has a window", None), ("lower case", None), ("", None)],
 )  # fmt: skip
 def test_the_name_that_a_text_begins_with(head: str, name: str | None):
     assert leading_name(head) == name

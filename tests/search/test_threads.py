@@ -1,4 +1,4 @@
-"""What threads tell of their memories: what stands beside what, and answers beside what asks for them."""
+"""The neighbours of a memory in its thread, and answers that follow their questions."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Row:
 
     @property
     def is_registration(self) -> bool:
-        """Whether it is what an app registered of a project."""
+        """True if it is the registration of a project."""
         return self.thread is not None and self.source is None
 
 

@@ -16,6 +16,7 @@ import typer
 
 from openmemory.cli import confirmed
 from openmemory.cli.output import asked, on_a_terminal, plain
+from openmemory.cli.trust import ask, forget
 from openmemory.errors import Invalid, SetupError
 
 if TYPE_CHECKING:
@@ -75,20 +76,14 @@ def trust(
         raise Invalid("PATH", f"must be a folder, not {str(path)!r}")
     folder = str(path.resolve())
     if remove:
-        try:
-            gone = confirmed.forget(folder, "settings")
-        except OSError as error:
-            raise SetupError(f"The confirmation cannot be removed: {error}") from None
-        print("It is not confirmed any more." if gone else "Nothing was confirmed for this folder.")
+        forget(folder, "settings")
         return
     file = _file_of(folder)
     if file is None or not (set_here := _unconfirmed(file)):
         print("There is nothing to confirm.")
         return
     if not yes:
-        if not on_a_terminal():
-            raise Invalid("--yes", f"must be given without a terminal, to use {plain(file.path)}")
-        typer.confirm(_question(file, set_here), abort=True, err=True)
+        ask(_question(file, set_here), plain(file.path))
     _confirm(file)
     print(f"Commands in {plain(folder)} use its {file.path.name}.")
 

@@ -44,22 +44,40 @@ def trust(
     if not path.is_dir():
         raise Invalid("PATH", f"must be a folder, not {folder!r}")
     if remove:
-        try:
-            gone = confirmed.forget(folder)
-        except OSError as error:
-            raise SetupError(f"The confirmation cannot be removed: {error}") from None
-        print("It is not confirmed any more." if gone else "Nothing was confirmed for this folder.")
+        forget(folder)
         return
     claim = project.of_folder(folder).unconfirmed
     if claim is None:
         print(f"There is nothing to confirm. The project is {plain(project.namespace(folder) or 'default')}.")
         return
     if not yes:
-        if not on_a_terminal():
-            raise Invalid("--yes", f"must be given without a terminal, to use the project {claim.namespace!r}")
-        typer.confirm(_question(claim), abort=True, err=True)
+        ask(_question(claim), f"the project {claim.namespace!r}")
     _confirm(claim)
     print(f"The project of {plain(claim.folder)} is {plain(claim.namespace)}.")
+
+
+def forget(folder: str, what: confirmed.Confirmable = "namespace") -> None:
+    """Forget what was confirmed for a folder, and say so.
+
+    Raises:
+        SetupError: the confirmation cannot be removed.
+    """
+    try:
+        gone = confirmed.forget(folder, what)
+    except OSError as error:
+        raise SetupError(f"The confirmation cannot be removed: {error}") from None
+    print("It is not confirmed any more." if gone else "Nothing was confirmed for this folder.")
+
+
+def ask(question: str, what: str) -> None:
+    """Ask on the terminal. The command ends if the answer is no.
+
+    Raises:
+        Invalid: there is no terminal.
+    """
+    if not on_a_terminal():
+        raise Invalid("--yes", f"must be given without a terminal, to use {what}")
+    typer.confirm(question, abort=True, err=True)
 
 
 def _file(claim: project.Claim) -> str:

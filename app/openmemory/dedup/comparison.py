@@ -134,9 +134,13 @@ async def _near(space: Space, row: Any) -> list[Hit]:
 
 def _may_replace(one: Any, other: Any) -> bool:
     """Returns True if two memories may be about the same: of one namespace, under one key, said by one role."""
-    if (one.user_id, one.namespace) != (other.user_id, other.namespace):
-        return False
-    return all(None in pair or pair[0] == pair[1] for pair in ((one.key, other.key), (one.role, other.role)))
+    same_place = (one.user_id, one.namespace) == (other.user_id, other.namespace)
+    return same_place and agree((one.key, other.key), (one.role, other.role))
+
+
+def agree(*pairs: tuple[object, object]) -> bool:
+    """Returns True if no pair has two different values. None agrees with everything."""
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def _judged(pairs: Sequence[tuple[Any, Any, float | None]]) -> list[tuple[Any, Any, float | None, float]]:
@@ -180,7 +184,8 @@ _COMPARABLE = CompiledStatement(
     text(f"SELECT {_COLUMNS} FROM memories AS m WHERE m.id = ANY(CAST(:ids AS uuid[])) AND {_IS_COMPARABLE}")  # noqa: S608 - as above
 )
 
-# What is near to a memory is known anew; what it was near to is out of date if its text has changed.
+# The pairs in which a memory is the newer one are computed again. Those in which it is the older one are removed only
+# if its text has changed.
 _FORGET = text(
     """
     DELETE FROM near_memories AS n USING memories AS m

@@ -20,7 +20,7 @@ from openmemory.access.rules import ALL
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Database
-from openmemory.dedup.comparison import NEAREST
+from openmemory.dedup.comparison import NEAREST, agree
 from openmemory.dedup.replacement import LONGEST, Judgement, Verdict, judge
 from openmemory.embeddings.port import PACKAGED, EmbedderUnavailable
 from openmemory.errors import Unavailable
@@ -113,7 +113,8 @@ class NearChanges:
         cosines.pop(id_, None)
         if not cosines:
             return []
-        query = select(Memory.id, Memory.content, Memory.created_at, Memory.key).where(
+        role = Memory.metadata_["role"].astext.label("role")
+        query = select(Memory.id, Memory.content, Memory.created_at, Memory.key, role).where(
             Memory.id == func.any(list(cosines)),
             readable_by(caller, Memory),
             func.cardinality(Memory.labels) == 0,
@@ -156,7 +157,7 @@ def _judged(new: CheckedMemory, near: Sequence[tuple[Any, float | None]]) -> lis
     found = [
         (row, judge(row.content, new.text, cosine))
         for row, cosine in near
-        if (None in (row.key, new.key) or row.key == new.key)
+        if agree((row.key, new.key), (row.role, new.metadata.get("role")))
         and (new.created_at is None or row.created_at <= new.created_at)
     ]
     some = [(row, judgement) for row, judgement in found if judgement.verdict is not Verdict.UNRELATED]

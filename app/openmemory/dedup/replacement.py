@@ -196,7 +196,7 @@ def _read(text: str) -> _Text:
     words = tuple(_ME if word.casefold() in USER else word.casefold() for word in written)
     about = [at for at, word in enumerate(words) if word not in DETERMINERS]
     verb = next((at for at, word in enumerate(words) if word in COPULAS), None)
-    # What stands before "to be" says what the sentence is about. Without it, that are the first words.
+    # The words before "to be" name the subject of a sentence. Without a form of "to be", its first words do.
     before = [at for at in about if verb is not None and at < verb]
     zone = before if before and len(before) <= MOST_REPLACED else about[:ZONE]
     start = next((words[at] for at in about), "")

@@ -139,6 +139,11 @@ def _tokenizer() -> Tokenizer:
     return tokenizer
 
 
+def vocabulary() -> dict[str, int]:
+    """The ids of the packaged model's tokens. Whole words are ordered by frequency, the most common first."""
+    return dict(_tokenizer().get_vocab())
+
+
 def count_tokens(text: str) -> int:
     """The number of tokens of a text, for the packaged model. Those of language models are similar."""
     encoded = _tokenizer().encode(text.encode("utf-8", "replace").decode("utf-8"), add_special_tokens=False)
@@ -372,9 +377,3 @@ def _return_free_memory() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
-
-
-@cache
-def vocabulary() -> dict[str, int]:
-    """The tokens of the packaged model by their ids. Whole words are ordered by frequency, the most common first."""
-    return dict(Tokenizer.from_file(str(TOKENIZER.verified())).get_vocab())

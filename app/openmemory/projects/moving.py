@@ -104,8 +104,8 @@ _REST = (
     ON CONFLICT DO NOTHING
     """,
     "DELETE FROM anchors WHERE user_id = :user AND namespace = :old",
-    # Where both are registered, the registration that counts in the other one is the one that counts, and those that
-    # stand beside each other come after it.
+    # If both are registered, the registration that counts in the other project goes on counting there. Further ones of
+    # this project come after it.
     """
     DELETE FROM projects WHERE user_id = :user AND namespace = :old
         AND EXISTS (SELECT FROM projects WHERE user_id = :user AND namespace = :new)

@@ -38,7 +38,7 @@ class ReplacementView(BaseModel):
 
     @classmethod
     def of(cls, pair: PossibleReplacement) -> ReplacementView:
-        """Returns the view of a pair."""
+        """Converts a pair to its form over REST."""
         newer, older = ComparedMemory.of(pair.newer), ComparedMemory.of(pair.older)
         return cls.model_construct(newer=newer, older=older, replaces=pair.replaces, because=list(pair.because))
 

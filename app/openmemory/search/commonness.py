@@ -5,9 +5,9 @@ The vocabulary of the packaged model is ordered by frequency, so the place of a 
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 
-from openmemory.embeddings.local import vocabulary
 from openmemory.index.bm25 import idf
 
 STORE = 200
@@ -30,8 +30,17 @@ _ENDINGS = ("", "e", "s", "ed", "ing")
 """The endings that a stemmed word may lack."""
 
 
+async def prepare() -> None:
+    """Loads the vocabulary, the first time, without holding the event loop."""
+    if not _places.cache_info().currsize:
+        await asyncio.to_thread(_places)
+
+
 @cache
 def _places() -> dict[str, int]:
+    # A service with another embedder does not load the packaged one's libraries before its first search.
+    from openmemory.embeddings.local import vocabulary
+
     return {word: place - _FIRST for word, place in vocabulary().items() if place > _FIRST and word.isalnum()}
 
 

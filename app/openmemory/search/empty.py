@@ -157,7 +157,7 @@ def looked_for(query: str) -> str:
 
 def noted(*parts: str | None) -> str | None:
     """The parts of a note as one, which begins with a capital letter; None if there are none."""
-    note = "; ".join(part for part in parts if part)
+    note = joined(parts) or ""
     return note[:1].upper() + note[1:] or None
 
 

@@ -156,8 +156,8 @@ def add_about(
     logits: npt.NDArray[np.float64],
     question: QuestionParts,
 ) -> None:
-    """Adds what is known about each text: who says it, when, at what length, whether it asks, and whether it begins
-    with a name in those that are best by their `logits` alone."""
+    """Adds the features of each text: its speaker, time and length, whether it asks, and whether it begins with a name
+    that the best texts contain. The best are those with the highest `logits`."""
     heads = {one.id: rows[one.id].head for one in candidates if one.id in rows}
     first = (candidates[place].id for place in np.argsort(-logits, kind="stable")[:BEST].tolist())
     best = [(id_, rows[id_].said or "") for id_ in first if id_ in rows and not rows[id_].flagged]

@@ -37,7 +37,7 @@ CANDIDATES = 200
 compared. At least twice the number of results."""
 
 GENERAL = "default"
-"""The namespace of the memories that belong to no project."""
+"""The namespace of memories without a project."""
 
 IMPORTANCE_WEIGHT = 0.5
 """The weight of importance in the worth of a memory, beside what it tells about a person (0 to 1)."""

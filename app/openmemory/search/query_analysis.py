@@ -20,7 +20,7 @@ from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.index.bm25 import HASH, K1, query_vector
 from openmemory.index.port import NO_WORDS, SparseVector
-from openmemory.search.commonness import smoothed_idf
+from openmemory.search.commonness import prepare, smoothed_idf
 from openmemory.search.lexical_filter import FORMS, KEYS, FilterSet, LexicalFilter, words_of
 from openmemory.search.own_writes import pending
 from openmemory.search.statistics import TABLES
@@ -99,6 +99,7 @@ async def analysed(tx: Tx, query: str, where: LexicalFilter, app: UUID | None = 
     query = query.replace("\x00", " ")
     if where.nothing:
         return QueryAnalysis(query)
+    await prepare()
     words = query.split()
     if not 1 < len(words) <= MAX_QUERY_WORDS:
         words = []

@@ -211,7 +211,7 @@ class Search:
 
     async def read(self, caller: Caller, query: SearchQuery, ids: Sequence[UUID]) -> list[SearchResult]:
         """Returns the memories with these ids that match the filters of a query and that the caller may read, in order
-        and with the score 0. Logs each access as one of this search, which the rate limit has counted before.
+        and without scores. Logs each access as one of this search, which the rate limit has counted before.
 
         Raises:
             Invalid: a filter cannot be used.
@@ -456,8 +456,9 @@ async def rank(
             neighbours = [id_ for id_ in neighbours if id_ in there]
         known = {one.id: one for one in first if one.id in read.rows}
         known |= {id_: Candidate(id_) for id_ in neighbours if id_ not in known}
-        if asked is not None and (unread := [id_ for id_ in known if id_ not in ids[:MAX_COMPARED]]):
-            more = unread[-len(neighbours) :] if neighbours else []
+        compared_first = frozenset(ids[:MAX_COMPARED])
+        if asked is not None and neighbours and (unread := [id_ for id_ in known if id_ not in compared_first]):
+            more = unread[-len(neighbours) :]
             read.tokens = read.tokens.joined(await tokens.of_items(tx, corpus.kind, caller.user_id, model, more))
     beside = read.beside()
     before = {

@@ -31,7 +31,7 @@ MAX_PAGE_SIZE = 100
 
 @dataclass(frozen=True, slots=True)
 class PossibleReplacement:
-    """Two memories of which the newer may replace the older. `replaces`: it seems to; False: it may.
+    """Two memories. The newer one may replace the older one; with `replaces`, it probably does.
 
     `because` names the features that speak for it (`openmemory.dedup.replacement`), the strongest first.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query
@@ -12,7 +12,7 @@ from openmemory.errors import Invalid
 from openmemory.tidying.conflicts import FactChoice, FactChosen
 from openmemory.tidying.duplicates import NEWEST
 from openmemory.tidying.seen_versions import SeenVersion
-from openmemory.web.page import TheForm, ThePage, Undo, id_of, text_of, texts_of
+from openmemory.web.page import PageRequest, TheForm, ThePage, Undo, id_of, text_of, texts_of
 from openmemory.web.templating import counted
 from openmemory.web.timeline import place_of, place_text
 
@@ -27,16 +27,15 @@ async def list_conflicts(
 ) -> Response:
     """List the facts that disagree."""
     found = await page.services.conflicts.list(page.caller, page=number, size=PAGE_SIZE)
-    if not found.total and number > 1:
-        return page.redirect("activity/conflicts")  # the last page was emptied
-    return page.render(
-        "conflicts.html",
-        conflicts=found.items,
-        total=found.total,
-        number=number,
-        pages=-(-found.total // PAGE_SIZE),
-        may_change=page.may_write and page.caller.owner,
-    )
+    may_change = page.may_write and page.caller.owner
+    return _numbered(page, "conflicts", found.total, number, conflicts=found.items, may_change=may_change)
+
+
+def _numbered(page: PageRequest, name: str, total: int, number: int, **values: Any) -> Response:
+    """A page of a list, or its first page if this one was emptied."""
+    if not total and number > 1:
+        return page.redirect(f"activity/{name}")
+    return page.render(f"{name}.html", total=total, number=number, pages=-(-total // PAGE_SIZE), **values)
 
 
 @router.post("/ui/activity/conflicts")
@@ -99,15 +98,7 @@ async def list_replacements(
 ) -> Response:
     """List the memories that a newer one may replace."""
     found = await page.services.replacements.list(page.caller, page=number, size=PAGE_SIZE)
-    if not found.total and number > 1:
-        return page.redirect("activity/replacements")  # the last page was emptied
-    return page.render(
-        "replacements.html",
-        found=found.items,
-        total=found.total,
-        number=number,
-        pages=-(-found.total // PAGE_SIZE),
-    )
+    return _numbered(page, "replacements", found.total, number, found=found.items)
 
 
 @router.post("/ui/activity/replacements")
