@@ -70,6 +70,8 @@ ANSWERS = 20
 RANK_CONSTANT = 60
 BEHIND = 5
 """Places by which a first answer may stand lower than in the better arm before it counts as lost."""
+USUAL = LONG_QUERY_NOTE, "Nothing is dated"
+"""Beginnings of notes on answers that nothing is missing from."""
 _BATCH = 500
 _LONGEST_NAME = 30
 
@@ -109,7 +111,7 @@ class Asked:
         answer: SearchAnswer | PassageAnswer = await (
             search.search(self.caller, query) if self.corpus is MEMORIES else search.passages(self.caller, query)
         )
-        if answer.search_method is not Method.HYBRID or answer.note not in (None, LONG_QUERY_NOTE):
+        if answer.search_method is Method.LEXICAL or not (answer.note or LONG_QUERY_NOTE).startswith(USUAL):
             raise RuntimeError(f"this would measure something else: {answer.note}")
         return [result.id for result in answer.results]
 

@@ -5,8 +5,8 @@
 `replaced.tsv` holds a pair a line. The kinds: `replaced` (the older text no longer holds), `added` (the newer text adds
 to it), `similar` (both are about like things), `person` (another person's) and `number` (another room, version,
 ticket). `crossed` are older and newer texts of different pairs. Every pair is judged by weights that were fitted
-without it and without pairs of the same older text, and so are the thresholds. The `unseen` pairs were written when the
-features and word lists were done, which were not changed after that.
+without it and without pairs of the same older text, and so are the thresholds. The `unseen` pairs were written when
+most of the features and word lists were done.
 `--fit` prints the weights of `openmemory.dedup.replacement_weights`, fitted to all pairs. `--wrong` lists what is
 judged wrongly.
 """
@@ -112,9 +112,16 @@ async def cosines(pairs: Sequence[Pair]) -> Floats:
 
 
 def table(pairs: Sequence[Pair], near: Floats) -> tuple[list[str], Floats]:
-    """The names of the features, and their values with a 1 for the bias."""
+    """The names of the features, and their values with a 1 for the bias. The values of pairs that cannot replace each
+    other are 0."""
     rows = [features(pair.older, pair.newer, cosine) for pair, cosine in zip(pairs, near.tolist(), strict=True)]
-    return [*rows[0]], np.array([[*row.values(), 1.0] for row in rows])
+    names = [*next(filter(None, rows))]
+    return names, np.array([[*row.values(), 1.0] if row else [0.0] * (len(names) + 1) for row in rows])
+
+
+def probabilities(values: Floats, weights: Floats) -> Floats:
+    """The probability that the newer text of each pair replaces the older one."""
+    return values.any(axis=1) / (1 + np.exp(-values @ weights))
 
 
 def fitted(values: Floats, labels: Floats) -> Floats:
@@ -151,7 +158,7 @@ def judged(values: Floats, labels: Floats, of_fold: npt.NDArray[np.int64]) -> Fl
     chances = np.zeros(len(labels))
     for fold in np.unique(of_fold):
         test = of_fold == fold
-        chances[test] = 1 / (1 + np.exp(-values[test] @ fitted(values[~test], labels[~test])))
+        chances[test] = probabilities(values[test], fitted(values[~test], labels[~test]))
     return chances
 
 
@@ -193,7 +200,7 @@ def evaluated(pairs: Sequence[Pair], values: Floats) -> tuple[Floats, Floats, Fl
         test = of_fold == fold
         inner = folds([pair for pair, left_out in zip(pairs, test, strict=True) if not left_out], FOLDS)
         made = model(values[~test], labels[~test], inner)
-        chances[test] = 1 / (1 + np.exp(-values[test] @ made.weights))
+        chances[test] = probabilities(values[test], made.weights)
         unsure[test], replaces[test] = made.unsure, made.replaces
     return chances, unsure, replaces
 
@@ -216,7 +223,7 @@ def main() -> None:
     made = model(values[seen], labels[seen], folds(of_seen, FOLDS))
     apart = [pair for pair in pairs if pair.part != "seen"]
     there = np.ones(len(apart))
-    of_apart = 1 / (1 + np.exp(-values[~seen] @ made.weights))
+    of_apart = probabilities(values[~seen], made.weights)
     report("unseen, fitted to the others", apart, of_apart, there * made.unsure, there * made.replaces)
     if asked.wrong:
         for place in np.argsort(chances):

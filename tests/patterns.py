@@ -142,7 +142,7 @@ def _made(call: Call) -> re.Pattern[Any] | None:
     return re.compile(source, functools.reduce(lambda one, other: one | other, flags, 0))
 
 
-_AT_IMPORT = {"_forms", "_pattern", "_subject"}
+_AT_IMPORT = {"_forms", "_pattern", "_rule", "_subject"}
 """Functions whose expressions are all compiled while the package is imported."""
 
 

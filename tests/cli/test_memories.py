@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from collections.abc import Callable
 
@@ -39,12 +40,12 @@ def test_an_explanation_is_a_table_whose_parts_add_up(om: Run, user: str) -> Non
     om("add", "the ferry leaves at nine", "--user", user)
     told = om("search", "ferry in May 2023", "--user", user, "--explain")
     line, *notes = told.stdout.splitlines()
-    score, _, _, _, ranking, words, meaning, beside, time, recency, *more = line.split("\t")
-    late, names, reranker, importance, penalty, bm25, place, *rest = more
-    parts = sum(map(float, (words, meaning, beside, time, recency))) - float(penalty)
-    assert float(ranking) == pytest.approx(parts, abs=0.003)
-    assert 0 < float(score) < 1
-    assert (late, names, reranker, importance, place, rest[-1]) == ("-", "-", "-", "-", "1", "the ferry leaves at nine")
+    score, _, _, _, _, *columns, penalty, bm25, place, cosine, nearest, text = line.split("\t")
+    logit = sum(float(column) for column in columns if column != "-") - float(penalty)
+    assert float(score) == pytest.approx(1 / (1 + math.exp(-logit)), abs=0.006)
+    assert columns[-3:] == ["-", "-", "-"]  # names, recency, reranker
+    assert (place, nearest, text) == ("1", "1", "the ferry leaves at nine")
+    assert 0 < float(cosine) < 1
     assert float(bm25) > 0
     assert {
         "# Embedded as: ferry in May 2023", "# Time: from 2023-05-01T00:00:00Z until 2023-06-01T00:00:00Z"

@@ -145,7 +145,7 @@ def test_the_example_of_the_readme_shows_its_memory_and_why_it_was_found(om: Run
     assert text == "  We ship the webshop in May."
     assert why.startswith("  ranking ")
     assert max(map(len, shown.splitlines())) <= 80
-    assert "\nWeight of meaning: " in shown
+    assert "\nEmbedded as: " in shown
     assert json.loads(om("get", row.split()[1], "--user", user, "--json").stdout)["id"] == id_
 
 

@@ -42,9 +42,10 @@ def test_a_search_on_the_command_line_means_the_days_of_the_machine(om: Run, use
     added = om("add", "The cat came home", "--user", user, "--created-at", "2026-05-02T23:30Z")
     added.check_returncode()
     ask = ("search", "what happened today", "--as-of", "2026-05-03T01:00Z", "--user", user, "--json")
-    for zone, method in (("Europe/Berlin", "time"), ("Asia/Kolkata", "time"), ("UTC", "overview")):
+    for zone, texts in (("Europe/Berlin", ["The cat came home"]), ("Asia/Kolkata", ["The cat came home"]), ("UTC", [])):
         found = json.loads(om(*ask, TZ=zone).stdout)
-        assert (found["search_method"] == "time") is (method == "time"), zone
+        assert (found["search_method"], [one["memory"] for one in found["results"]]) == ("time", texts), zone
+        assert (found["note"] or "").startswith("Nothing is dated 2026-05-03") is (not texts), zone
 
 
 def test_the_bridge_names_the_time_zone_of_the_machine(om: Run, user: str) -> None:

@@ -22,7 +22,7 @@ from openmemory.dedup.replacement import LONGEST, Verdict, asks_of_before, judge
     ],
 )
 def test_a_change_is_seen(older, newer):
-    assert judge(older, newer, 0.6).verdict is Verdict.REPLACES
+    assert judge(older, newer, 0.7).verdict is Verdict.REPLACES
 
 
 @pytest.mark.parametrize(

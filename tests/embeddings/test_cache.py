@@ -66,7 +66,7 @@ async def test_the_least_recently_used_query_is_forgotten_first(watched: Watched
 async def test_nobody_can_change_a_vector_that_others_share(watched: Watched) -> None:
     made = await CachedEmbedder(watched).query("tea")
     assert made.tokens is not None
-    for array in made:
+    for array in (made.vector, made.tokens):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 

@@ -24,7 +24,7 @@ from tests.journeys.service import Service, short_parent, until
 
 pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
 
-TIMEOUT = 0.5
+TIMEOUT = 1.0
 """Seconds that a search may wait for Qdrant: `qdrant.timeout`."""
 
 COLLECTION = "openmemory__all-minilm-l6-v2-int8__384__words-scope"

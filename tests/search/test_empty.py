@@ -177,6 +177,18 @@ async def test_a_text_that_names_the_time_is_found_though_it_was_written_later(s
     assert set((await found(services, owner, "what happened in 2019?"))[0]) == set(named)
 
 
+@pytest.mark.parametrize("text", ["Our anniversary is on May 8th", "Party: 8 May", "On the 8th of May we leave"])
+async def test_a_day_is_found_however_a_text_spells_it(services: Services, owner: Caller, text: str):
+    await stored(services, owner, [*TEXTS, text, "We married in May 2019", "Eight people come in May"], created_at=THEN)
+    for question in ("what happens on 8 May", "what happened on May 8th?"):
+        assert (await found(services, owner, question))[0] == [text]
+
+
+async def test_a_date_is_found_in_its_technical_form_too(services: Services, owner: Caller):
+    await stored(services, owner, [*TEXTS, "The contract ends on 2024-11-30"], created_at=THEN)
+    assert (await found(services, owner, "30 November 2024"))[0] == ["The contract ends on 2024-11-30"]
+
+
 async def test_a_subject_at_a_time_in_which_nothing_was_written_says_so(services: Services, owner: Caller):
     await stored(services, owner, created_at=THEN)
     texts, note = await found(services, owner, "what did Maria say about peanuts in May 2019?")

@@ -284,7 +284,7 @@ async def test_a_rare_match_among_thousands_is_found_by_its_vector_in_one_look(
 ):
     search, looks = looking
     for condition in RARELY_MET:
-        answer = await search.search(owner, SearchQuery(BY_MEANING, 10, filter=parsed(condition)))
+        answer = await search.search(owner, SearchQuery(BY_MEANING, 10, filter=parsed(condition), everything=True))
         assert {hit.id for hit in answer.results} == set(indexed[:RARE])
         assert all(hit.parts.cosine is not None and hit.parts.cosine < 0 for hit in answer.results)
     assert len(looks) == len(RARELY_MET)

@@ -27,17 +27,18 @@ CHANGED = _phrases(
     downgraded, rewritten, rewrote, took over, takes over, taken over, stepped down, promoted, postponed, pushed
     back, rescheduled, brought forward, raised, increased, reduced, lowered, cut to, goes up to, went up to,
     extended to, changed our minds, changed my mind, instead, in favour of, in favor of, gave up, given up, dropped,
-    removed, got divorced, divorced, got married, got engaged, broke up, separated, died, passed away, retired,
-    joined, left, got hired, started at, started working, started drinking, started school, turned, moved in,
-    correction, actually, got a new, got promoted, installed, had a baby, enabled again, disabled, gezogen,
-    umgezogen, ziehe, gewechselt, umgestiegen, ersetzt, umbenannt, verkauft, geschieden, getrennt, geheiratet,
-    verlobt, verstorben, gestorben, gekündigt, aufgehört, verschoben, erhöht, gesenkt, übernommen, abgelöst, statt,
-    stattdessen, geändert, befördert, déménagé, changé, remplacé, renommé, renommée, vendu, divorcé, marié, mariée,
-    quitté, reporté, arrêté, au lieu de, me mudé, mudé, cambié, me cambié, reemplazado, renombrado, vendí,
-    divorciado, me casé, dejé, aplazado, en vez de, en lugar de, trasferito, trasferita, cambiato, sostituito,
-    rinominato, venduto, divorziato, sposato, lasciato, rimandato, invece, mudei, mudei-me, troquei, substituí,
-    renomeado, vendi, divorciei, casei, deixei, adiado, passou para, em vez de, verhuisd, overgestapt, vervangen,
-    hernoemd, verkocht, gescheiden, getrouwd, gestopt, verzet, in plaats van
+    removed, got divorced, divorced, got married, got engaged, broke up, transferred, renewed, exchanged, moved
+    offices, separated, died, passed away, retired, joined, left, got hired, started at, started working, started
+    drinking, started school, turned, moved in, correction, actually, got a new, got promoted, installed, had a
+    baby, enabled again, disabled, gezogen, umgezogen, ziehe, gewechselt, umgestiegen, ersetzt, umbenannt, verkauft,
+    geschieden, getrennt, geheiratet, verlobt, verstorben, gestorben, gekündigt, aufgehört, verschoben, erhöht,
+    gesenkt, übernommen, abgelöst, statt, stattdessen, geändert, befördert, versetzt, erneuert, déménagé, changé,
+    remplacé, renommé, renommée, vendu, divorcé, marié, mariée, quitté, reporté, arrêté, muté, renouvelé, au lieu
+    de, me mudé, mudé, cambié, me cambié, reemplazado, renombrado, vendí, divorciado, me casé, dejé, aplazado, en
+    vez de, en lugar de, trasferito, trasferita, cambiato, sostituito, rinominato, venduto, divorziato, sposato,
+    lasciato, rimandato, invece, mudei, mudei-me, troquei, substituí, renomeado, vendi, divorciei, casei, deixei,
+    adiado, passou para, em vez de, verhuisd, overgestapt, vervangen, hernoemd, verkocht, gescheiden, getrouwd,
+    gestopt, verzet, in plaats van
     """
 )
 """Phrases that say that something became another."""
@@ -209,3 +210,15 @@ SINCE = _set(
     """
 )
 """Words before the time from which something holds."""
+
+COUNTED = _set(
+    """
+    number no nr part chapter step page item note entry lesson episode round test example case question kind meeting
+    letter copy line task row record message memory volume issue day
+    nummer teil kapitel schritt seite punkt notiz eintrag lektion folge runde beispiel fall frage brief aufgabe zeile
+    nachricht tag numéro partie chapitre étape leçon exemple lettre tâche ligne jour número parte capítulo paso página
+    nota lección ejemplo carta tarea línea día hoofdstuk stap bladzijde les voorbeeld brief taak regel dag
+    """
+)
+"""Words after which a number says which one of a series a text is about: "part 3", if no form of "to be" stands
+before."""

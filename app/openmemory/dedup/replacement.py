@@ -21,6 +21,7 @@ from openmemory.dedup.change_words import (
     ASKING,
     CHANGED,
     COPULAS,
+    COUNTED,
     DETERMINERS,
     ENDED,
     FORMER,
@@ -48,6 +49,9 @@ LEAST_WORDS = 3
 
 ZONE = 2
 """The number of words, without articles, that name what a sentence is about, if it has no form of "to be"."""
+
+LEAST_FRAME = 3
+"""The number of words at the ends of two texts that make them one sentence with another value, if they are equal."""
 
 MOST_REPLACED = 4
 """The maximum number of words that are one value."""
@@ -78,9 +82,9 @@ class Judgement(NamedTuple):
 
 def judge(older: str, newer: str, cosine: float | None = None) -> Judgement:
     """Judges if `newer` replaces `older`. `cosine`: that of the packaged model; None: it is not known."""
-    if max(len(older), len(newer)) > LONGEST or min(_words_of(older), _words_of(newer)) < LEAST_WORDS:
-        return Judgement(Verdict.UNRELATED, 0.0, ())
     values = features(older, newer, cosine)
+    if not values:
+        return Judgement(Verdict.UNRELATED, 0.0, ())
     parts = {name: WEIGHTS[name] * value for name, value in values.items()}
     probability = 1 / (1 + math.exp(-max(-30.0, min(30.0, BIAS + sum(parts.values())))))
     strongest = sorted((name for name, part in parts.items() if part > 0), key=lambda name: -parts[name])
@@ -106,7 +110,10 @@ def asks_of_before(question: str) -> bool:
 
 
 def features(older: str, newer: str, cosine: float | None) -> dict[str, float]:
-    """The features of a pair, each from -1 to 1 or about so."""
+    """The features of a pair, each from -1 to 1 or about so. Empty for texts that cannot replace each other: a text is
+    too long or too short, or nothing in them tells of a state that changes, as in two lists of words."""
+    if max(len(older), len(newer)) > LONGEST or min(_words_of(older), _words_of(newer)) < LEAST_WORDS:
+        return {}
     old, new = _read(older), _read(newer)
     first, last = _common(old.words, new.words)
     longest = max(len(old.words), len(new.words), 1)
@@ -130,6 +137,9 @@ def features(older: str, newer: str, cosine: float | None) -> dict[str, float]:
     replaced = all(0 < span <= MOST_REPLACED for span in spans) and first + last > 1
     value = replaced and first >= last and about and not many
     subject = bool(old.subject - {_ME}) and old.subject == new.subject and about
+    framed = first + last >= LEAST_FRAME
+    if not (turn or ended or once or subject or own or framed or old.negated != new.negated):
+        return {}
     return {
         "cosine": near,
         "changed": float(changed and about and linked),
@@ -165,7 +175,7 @@ def features(older: str, newer: str, cosine: float | None) -> dict[str, float]:
     }
 
 
-_WORD = re.compile(r"[^\W_]+(?:['’.\-:][^\W_]+)*")
+_WORD = re.compile(r"[^\W_]+(?:['’.\-:_][^\W_]+)*")
 _NUMBER = re.compile(r"\d")
 _WAS = re.compile(
     r"\b(?:use to|my (?:old|last|ex)|previous|prior|vorige[nrs]?|alte[nrs]?|anterior|précédente?)\b", re.IGNORECASE
@@ -201,6 +211,7 @@ def _read(text: str) -> _Text:
     zone = before if before and len(before) <= MOST_REPLACED else about[:ZONE]
     start = next((words[at] for at in about), "")
     people = frozenset(words[at] for at in zone if words[at] in PEOPLE)
+    counted = [at for at in range(1, verb or len(words)) if words[at - 1] in COUNTED and _NUMBER.search(words[at])]
     return _Text(
         words=words,
         set=frozenset(words),
@@ -210,7 +221,9 @@ def _read(text: str) -> _Text:
         subject=frozenset(words[at] for at in before) if verb is not None and words[verb] not in WAS else frozenset(),
         people=people,
         numbers=frozenset(
-            words[at] for at in zone if _tells_which(written[at], words[at]) and not (at and words[at - 1] in SINCE)
+            words[at]
+            for at in {*zone, *counted}
+            if _tells_which(written[at], words[at]) and not (at and words[at - 1] in SINCE)
         ),
         negated=any(word in NEGATIONS or word.endswith("n't") for word in words),
         asks="?" in text or bool(words and words[0] in ASKING),

@@ -102,10 +102,11 @@ class LexicalSearch:
         return await self._scored(tx, replace(self.where, ids=tuple(among))) if among else []
 
     async def phrases(self, tx: Tx) -> list[LexicalHit]:
-        """The memories that contain the words one after the other, or the only word."""
+        """The memories that contain one of the phrases in double quotes, or if there are none, the words one after the
+        other, or the only word."""
         if self.nothing:
             return []
-        phrase = replace(self, query=f'"{self.query}"')
+        phrase = self if quoted(self.query) else replace(self, query=f'"{self.query}"')
         return await (phrase._scored(tx, self.where, "phrases") if quoted(phrase.query) else self.by_words(tx))
 
     async def signs(self, tx: Tx) -> list[LexicalHit]:

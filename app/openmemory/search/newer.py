@@ -6,8 +6,6 @@ and the filters of the query, so a pair shows nothing of a memory that the calle
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -18,8 +16,6 @@ from openmemory.content_policy.injection import LABEL
 from openmemory.dedup.replacement import Verdict, asks_of_before, verdict_of
 from openmemory.memories.models import Memory
 from openmemory.search.ranking import Ranked
-
-_WORD = re.compile(r"\w+")
 
 MOST = 20
 """The maximum number of newer memories of a result that are considered: the newest."""
@@ -90,7 +86,7 @@ def placed(
 
     The limit holds: what is beyond it is left out, but never a newer memory alone.
     """
-    newer = _newer(hits, rows, question)
+    newer = _newer(hits, rows)
     before = asks_of_before(question)
     ranked = {hit.id for hit in hits}
     older: dict[UUID, list[UUID]] = {}
@@ -125,21 +121,13 @@ def placed(
     return Placed(kept, pairs)
 
 
-def _newer(hits: Sequence[Ranked], rows: dict[UUID, Any], question: str) -> dict[UUID, Newer]:
-    """The newer memories of the hits, and those of these. A memory without the number that the question names does not
-    stand for one that has it."""
+def _newer(hits: Sequence[Ranked], rows: dict[UUID, Any]) -> dict[UUID, Newer]:
+    """The newer memories of the hits, and those of these."""
     newer: dict[UUID, Newer] = {}
-    named = _numbers(question)
     chain = [hit.id for hit in hits]
     while chain:
         id_ = chain.pop()
         if id_ not in newer and (found := of_row(rows[id_], rows)) is not None:
-            if named and (named & _numbers(rows[id_].content)) - _numbers(rows[found.id].content):
-                continue
             newer[id_] = found
             chain.append(found.id)
     return newer
-
-
-def _numbers(text: str) -> Counter[str]:
-    return Counter(word for word in _WORD.findall(text) if any(map(str.isdigit, word)))

@@ -58,6 +58,12 @@ _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _DAY = re.compile(r"\b(?:[12]?\d|3[01])(?:st|nd|rd|th)?\b", re.IGNORECASE)
 _ISO = re.compile(r"\b((?:19|20)\d\d)[-/](\d\d?)[-/](\d\d?)(?:\b|T)")
 _WITH_MONTH = re.compile(rf"\b({_MONTH})\b", re.IGNORECASE)
+_DATE = re.compile(
+    rf"(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?P<month>{_MONTH})|(?P<early_month>{_MONTH}) (?P<late_day>\d{{1,2}})"
+    r"(?:st|nd|rd|th)?)(?: (?P<year>(?:19|20)\d\d))?",
+    re.IGNORECASE,
+)
+_ORDINALS = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
 _OPEN = re.compile(r"\b(since|after|before|until|till)\s+(?:the\s+)?$", re.IGNORECASE)
 _PREPOSITION = re.compile(r"^(?:since|after|before|until|till|in|on|at|by|from|to|of|during)\s+", re.IGNORECASE)
 _BETWEEN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
@@ -102,12 +108,21 @@ def names_a_time(question: str) -> bool:
     return _NAMES_A_TIME.search(question) is not None or _OWN_TIME.search(question) is not None
 
 
-def named_in_words(question: str) -> str:
-    """The words of a question that name a month, a day or a year, without those that ask for anything there is. Empty
-    if it names none of these."""
+def spellings(question: str) -> list[str]:
+    """The usual spellings of the month, day or year that a question consists of, its own first: a text may contain "May
+    8th" where the question says "8 May". Empty if it names none of these."""
     if not _YEAR.search(question) and not _WITH_MONTH.search(question):
-        return ""
-    return " ".join(word for word in re.findall(r"[\w/-]+", question) if word.lower() not in _SAYS_NOTHING)
+        return []
+    said = " ".join(word for word in re.findall(r"[\w/-]+", question) if word.lower() not in _SAYS_NOTHING)
+    date = _DATE.fullmatch(said)
+    if date is None:
+        return [said]
+    day, month = date["day"] or date["late_day"], date["month"] or date["early_month"]
+    year = f" {date['year']}" if date["year"] else ""
+    iso = [f"{date['year']}-{_MONTHS.index(month[:3].lower()) + 1:02}-{int(day):02}"] if year else []
+    nth = f"{day}{_ORDINALS.get(int(day), 'th')}"
+    some = said, *(f"{one}{year}" for one in (f"{day} {month}", f"{month} {day}", f"{nth} {month}", f"{month} {nth}"))
+    return [*dict.fromkeys((*some, f"{nth} of {month}{year}", *iso))]
 
 
 class NamedTimes(NamedTuple):

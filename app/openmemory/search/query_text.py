@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-MAX_PHRASES = 4
+MAX_PHRASES = 8
 """The maximum number of phrases in a query; others are ignored."""
 
 _STOP_WORDS = """

@@ -179,7 +179,7 @@ def _parts(hit: Ranked) -> ScoreParts:
         time=sum_of("time"),
         cosine=hit.cosine,
         bm25=hit.bm25,
-        penalty=-sum_of("flagged"),
+        penalty=0.0 - sum_of("flagged"),
         recency=sum_of("recency"),
         reranked=hit.reranked,
         named=sum_of("named"),

@@ -18,7 +18,7 @@ from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.candidates import lexical_search
 from openmemory.search.context import SearchContext
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
-from openmemory.search.periods import named_in_words
+from openmemory.search.periods import spellings
 from openmemory.search.query_analysis import analysed
 
 _TIMES: Any = ARRAY(DateTime(timezone=True))
@@ -48,13 +48,15 @@ async def memories_that_name(context: SearchContext) -> list[TimedMemory]:
     """The memories whose text names the month, day or year that the query consists of, at most as many as requested,
     best first. Of a time that depends on today, such as "last week", there are none: no text says which week it means.
     """
-    said = named_in_words(context.query.text)
+    said = spellings(context.query.text)
     if not said:
         return []
+    # One word is no phrase.
+    text = said[0] if len(said) == 1 else " ".join(f'"{one}"' for one in said)
     where = context.filter.lexical
     async with context.database.statement() as tx:
-        analysis = await analysed(tx, said, where)
-        hits = await lexical_search(context, where, analysis, context.limit, filtered=True, text=said).phrases(tx)
+        analysis = await analysed(tx, said[0], where)
+        hits = await lexical_search(context, where, analysis, context.limit, filtered=True, text=text).phrases(tx)
     return [TimedMemory(hit.id, context.hour) for hit in hits]
 
 
