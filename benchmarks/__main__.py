@@ -25,6 +25,7 @@ BENCHMARKS = {
     "corrections": "do context packs keep corrections: pairs of an older and a newer memory, at three budgets",
     "code": "how well searches find files by commit messages, and functions by their docstrings",
     "everyday": "what 60 everyday questions find in 40 memories: the right one, and nothing else",
+    "loaders": "published data (LongMemEval, LoCoMo, ConvoMem, BEAM) as collections for `evaluation`",
     "evaluation": "how well searches find what is relevant, on judged collections: the arms alone, fused, and ours",
 }
 

@@ -70,6 +70,9 @@ ANSWERS = 20
 RANK_CONSTANT = 60
 BEHIND = 5
 """Places by which a first answer may stand lower than in the better arm before it counts as lost."""
+SHOWN = "hit@5", "recall@10", "nDCG@10"
+"""The measures of the table for docs."""
+WAYS = {"BM25": "words (BM25)", "model": "the model", "equal RRF": "both, by reciprocal ranks", "ours": "**a search**"}
 USUAL = LONG_QUERY_NOTE, "Nothing is dated"
 """Beginnings of notes on answers that nothing is missing from."""
 _BATCH = 500
@@ -216,6 +219,24 @@ def _falls_behind(found: Mapping[str, Answers], name: str, question: Question) -
     return misses(found[name][question.id], question.relevant) > better + BEHIND
 
 
+def table(collections: Sequence[tuple[Collection, dict[str, Answers]]]) -> str:
+    """All collections as one Markdown table, for docs: each way of finding, with intervals."""
+    lines = [f"| collection | found by | {' | '.join(SHOWN)} |", f"|---|---|{'---|' * len(SHOWN)}"]
+    for collection, found in collections:
+        name = f"{collection.name}: {len(collection.documents):,} documents, {len(collection.questions):,} questions"
+        for way, shown in WAYS.items():
+            figures = [measured(found[way][one.id], one.relevant) for one in collection.questions]
+            cells = [_interval([each[measure] for each in figures]) for measure in SHOWN]
+            lines.append(f"| {name} | {shown} | {' | '.join(cells)} |")
+            name = ""
+    return "\n".join(lines)
+
+
+def _interval(values: Sequence[float]) -> str:
+    low, high = interval(values)
+    return f"{mean(values):.3f} [{low:.3f}, {high:.3f}]"
+
+
 def report(collection: Collection, found: dict[str, Answers], worst: int) -> None:
     """Print the table of a collection."""
     print(f"\n{collection.name}: {len(collection.documents):,} documents, {len(collection.questions):,} questions")
@@ -294,13 +315,14 @@ async def opened(collection: Collection, data: Path, corpus: Corpus = MEMORIES) 
 
 async def evaluate(
     collection: Collection, data: Path, corpus: Corpus = MEMORIES, *, ablate: bool, cross: bool, worst: int
-) -> None:
-    """Ask all questions of a collection and print the table."""
+) -> dict[str, Answers]:
+    """Asks all questions of a collection, prints its figures, and returns the answers by way of finding them."""
     async with opened(collection, data, corpus) as asked:
         found = await answered(asked, ablate=ablate)
         report(collection, found, worst)
         if cross:
             report_folds(collection.questions, found["ours"])
+    return found
 
 
 def main() -> None:
@@ -319,10 +341,13 @@ def main() -> None:
     variants = [*((fragments,) if given.fragments else ()), *((half_joined, among_long) if given.lengths else ())]
     with temporary_folder("evaluation") as temporary:
         data = given.keep or temporary
+        all_of_them = []
         for folder in given.folders:
             whole = read(folder)
             for one in (whole, *(variant(whole) for variant in variants)):
-                asyncio.run(evaluate(one, data, corpus, ablate=given.ablate, cross=given.folds, worst=given.worst))
+                made = evaluate(one, data, corpus, ablate=given.ablate, cross=given.folds, worst=given.worst)
+                all_of_them.append((one, asyncio.run(made)))
+        print(f"\n{table(all_of_them)}")
 
 
 if __name__ == "__main__":

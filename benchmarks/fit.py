@@ -30,14 +30,19 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks import everyday
 from benchmarks.collections import Collection, Document, Question, mean, measured, read
-from benchmarks.evaluation import Asked, opened
+from benchmarks.evaluation import Asked, opened, patient
 from benchmarks.service import temporary_folder
 from openmemory.search import ranking, service
 from openmemory.search.features import COMPARED, FEATURES, OWN, PLACE, Candidate, Table
 from openmemory.search.ranking import Evidence, Ranked, levelled, table_of
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.weights import Weights, vector
+from openmemory.services import open_services
+
+EVERYDAY = Path(__file__).with_name("everyday_sets")
+"""Sets of everyday memories and questions, made for the fit. `benchmarks.everyday` measures on another one."""
 
 FOLDS = 5
 RESULTS = 10
@@ -58,7 +63,7 @@ Model = Callable[["Sample"], Numbers]
 @dataclass(slots=True)
 class Sample:
     """The candidates of one question with their features, and their documents. Samples of one `fold` are left out
-    together. `small`: the store held few memories."""
+    together. `small`: the store held few memories. `near`: documents that are neither right nor wrong."""
 
     collection: str
     fold: str
@@ -66,6 +71,12 @@ class Sample:
     evidence: Evidence
     names: list[str]
     relevant: frozenset[str]
+    near: frozenset[str] = frozenset()
+
+    @property
+    def judged(self) -> npt.NDArray[np.bool_]:
+        """True for the candidates that are right or wrong."""
+        return np.array([name not in self.near for name in self.names], dtype=np.bool_)
 
     @property
     def right(self) -> npt.NDArray[np.bool_]:
@@ -157,6 +168,29 @@ async def samples_of(collection: Collection, others: Collection, data: Path, *, 
     return some
 
 
+async def everyday_samples(sets: Mapping[str, everyday.Everyday], data: Path) -> list[Sample]:
+    """Asks the questions of everyday sets, each set a namespace. A memory that is older than a right one counts as
+    right: it is told apart elsewhere (`openmemory.dedup.replacement`)."""
+    kept_in = data / "everyday.evidence"
+    if kept_in.exists():
+        kept: list[Sample] = pickle.loads(kept_in.read_bytes())
+        return kept
+    found = []
+    async with open_services(patient(data / "everyday")) as services:
+        await services.outbox_delivery.stop()
+        for name, one in sets.items():
+            caller = await services.directory.caller(name, None, owner=True)
+            documents = await everyday.store(services, caller, one)
+            asked = Asked(services, caller, Collection("everyday", [], []), documents)
+            for number, each in enumerate(one.questions):
+                question = Question(str(number), each.text, "default", name, each.right | each.older)
+                sample = await gathered(asked, question, each.text, "default", small=False)
+                if sample is not None:
+                    found.append(replace(sample, fold=name, near=each.also))
+    kept_in.write_bytes(pickle.dumps(found))
+    return found
+
+
 def listwise(groups: Sequence[tuple[Table, npt.NDArray[np.bool_], float]], size: int) -> Numbers:
     """The weights that give the right candidates of each group the greatest share of a softmax with the wrong ones."""
     weights = np.zeros(size)
@@ -229,7 +263,11 @@ def ordered(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[
     spread = np.concatenate(tables)[:, columns].std(axis=0)
     spread[spread < 1e-6] = np.inf
     groups = [
-        (table[:, columns] / spread, one.right, 1_000 / answerable[one.collection] / one.right.sum())
+        (
+            table[one.judged][:, columns] / spread,
+            one.right[one.judged],
+            1_000 / answerable[one.collection] / one.right.sum(),
+        )
         for one, table in zip(samples, tables, strict=True)
         if one.right.any() and not one.right.all()
     ]
@@ -244,7 +282,8 @@ def scored(samples: Sequence[Sample], tables: Sequence[Table], order: Numbers, n
     rows, right, each = [], [], []
     kinds = Counter((one.collection, one.small, bool(one.relevant)) for one in samples)
     for one, table in zip(samples, tables, strict=True):
-        best = np.argsort(-(table @ order), kind="stable")[:RESULTS]
+        best = np.argsort(-(table @ order), kind="stable")
+        best = best[one.judged[best]][:RESULTS]
         rows.append(table[best][:, columns])
         right.append(one.right[best])
         each.append(np.full(len(best), 1_000 / kinds[one.collection, one.small, bool(one.relevant)]))
@@ -340,10 +379,12 @@ def run(samples: Sequence[Sample], modes: Sequence[str] = tuple(MODES)) -> None:
         print(printed(mode, fit.weights(some)), flush=True)
 
 
-async def all_samples(folders: Sequence[Path], data: Path, small: int) -> list[Sample]:
-    """The samples of all collections."""
+async def all_samples(
+    folders: Sequence[Path], sets: Mapping[str, everyday.Everyday], data: Path, small: int
+) -> list[Sample]:
+    """The samples of all collections and everyday sets."""
     collections = [read(folder) for folder in folders]
-    found = []
+    found = await everyday_samples(sets, data) if sets else []
     for at, one in enumerate(collections):
         found += await samples_of(one, collections[(at + 1) % len(collections)], data, small=False)
         if small:
@@ -359,7 +400,8 @@ def main() -> None:
     parser.add_argument("--small", type=int, default=60, help="questions of each collection that small stores get")
     given = parser.parse_args()
     with temporary_folder("fit") as temporary:
-        run(asyncio.run(all_samples(given.folders, given.keep or temporary, given.small)))
+        sets = {file.stem: everyday.read(file) for file in sorted(EVERYDAY.glob("*.json"))}
+        run(asyncio.run(all_samples(given.folders, sets, given.keep or temporary, given.small)))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@
 
 `replaced.tsv` holds a pair a line. The kinds: `replaced` (the older text no longer holds), `added` (the newer text adds
 to it), `similar` (both are about like things), `person` (another person's) and `number` (another room, version,
-ticket). `crossed` are older and newer texts of different pairs. Every pair is judged by weights that were fitted
-without it and without pairs of the same older text, and so are the thresholds. The `unseen` pairs were written when
-most of the features and word lists were done.
+ticket). `crossed` are older and newer texts of different pairs. `stored` are the pairs
+that a store of everyday memories (`everyday_sets`) compares: the nearest ones of each memory. Every pair is judged by
+weights that were fitted without it and without pairs of the same older text, or of the same store, and so are the
+thresholds. The `unseen` pairs were written when most of the features and word lists were done.
 `--fit` prints the weights of `openmemory.dedup.replacement_weights`, fitted to all pairs. `--wrong` lists what is
 judged wrongly.
 """
@@ -15,29 +16,36 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.everyday import Everyday
+from benchmarks.everyday import read as read_everyday
 from openmemory.dedup.change_words import COPULAS, DETERMINERS, HOLDS_ONCE, USER
+from openmemory.dedup.comparison import NEAREST
 from openmemory.dedup.replacement import features
+from openmemory.embeddings.chance import chance_cosine, texts
 from openmemory.embeddings.local import LocalEmbedder
+from openmemory.embeddings.port import Vectors
 
 FILE = Path(__file__).with_suffix(".tsv")
+SETS = Path(__file__).with_name("everyday_sets")
 FOLDS = 10
-CROSSED_LABEL, CROSSED_WEIGHT = -1.0, 0.25
+OTHERS = {"crossed": (-1.0, 0.25), "stored": (-2.0, 1.0)}
+"""The label and the weight of pairs that were not written as pairs, of which nothing replaces anything."""
 CROSSED = 3
 """The number of crossed pairs for each older text."""
 L2 = 0.01
 """The strength of the regularisation."""
 BOTH_HOLD = 0.005
 """The share of the other pairs that may be marked, by which the threshold of marks is chosen within the folds."""
-UNSURE = 0.45
-"""The probability from which both texts are shown side by side. Below it, everyday memories that have nothing to do
-with each other stand beside each other (`benchmarks.everyday`)."""
+SIDE_BY_SIDE = 0.02
+"""The share of the pairs of a store that may be shown side by side, by which the lower threshold is chosen: four of the
+200 that are compared among 40 memories."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,12 +62,17 @@ class Pair(NamedTuple):
     @property
     def label(self) -> float:
         """The label for `fitted`."""
-        return CROSSED_LABEL if self.kind == "crossed" else float(self.replaced)
+        return OTHERS[self.kind][0] if self.kind in OTHERS else float(self.replaced)
 
     @property
     def replaced(self) -> bool:
         """True if the older text no longer holds."""
-        return self.kind == "replaced"
+        return self.kind in ("replaced", "in a store")
+
+    @property
+    def group(self) -> str:
+        """What is left out together: pairs of one older text, or of one store."""
+        return self.part if self.kind in ("stored", "in a store") else self.older.casefold()
 
 
 def crossed(pairs: Sequence[Pair]) -> list[Pair]:
@@ -100,15 +113,42 @@ def read(file: Path = FILE) -> list[Pair]:
     return [Pair(*line.split("\t")) for line in lines if line and not line.startswith("#")]
 
 
-async def cosines(pairs: Sequence[Pair]) -> Floats:
-    """The cosine of each pair by the packaged model."""
+async def nearnesses(pairs: Sequence[Pair]) -> Floats:
+    """The nearness of each pair by the packaged model, against what chance gives the newer text."""
+    vectors = await embedded([text for pair in pairs for text in (pair.older, pair.newer)])
+    others = await embedded(texts())
+    found = zip(vectors[::2], vectors[1::2], strict=True)
+    return np.array([chance_cosine(newer, others).nearness(float(older @ newer)) for older, newer in found])
+
+
+async def embedded(some: Sequence[str]) -> Vectors:
+    """The vectors of short texts."""
     embedder = LocalEmbedder()
     try:
-        made = await embedder.documents([text for pair in pairs for text in (pair.older, pair.newer)])
+        return np.stack([one.chunks[0] for one in await embedder.documents(some)])
     finally:
         await embedder.close()
-    vectors = np.stack([one.chunks[0] for one in made]).astype(np.float64)
-    return (vectors[::2] * vectors[1::2]).sum(axis=1)
+
+
+async def stored(sets: Mapping[str, Everyday]) -> list[Pair]:
+    """The pairs that the stores of everyday memories compare. The older of two memories is the one that was written
+    first. It is replaced if a question names it as what a right answer has replaced."""
+    found = []
+    for name, everyday in sets.items():
+        vectors = await embedded([one.text for one in everyday.memories])
+        cosines = vectors @ vectors.T
+        np.fill_diagonal(cosines, -1.0)
+        replaced = {(old, new) for one in everyday.questions for old in one.older for new in one.right - one.older}
+        pairs = set()
+        for place, row in enumerate(cosines):
+            for near in np.argsort(-row)[:NEAREST].tolist():
+                older, newer = sorted((place, near), key=lambda at: -everyday.memories[at].days)
+                pairs.add((older, newer))
+        for old, new in sorted(pairs):
+            one, other = everyday.memories[old], everyday.memories[new]
+            kind = "in a store" if (one.id, other.id) in replaced else "stored"
+            found.append(Pair(name, kind, "", one.text, other.text))
+    return found
 
 
 def table(pairs: Sequence[Pair], near: Floats) -> tuple[list[str], Floats]:
@@ -126,9 +166,11 @@ def probabilities(values: Floats, weights: Floats) -> Floats:
 
 def fitted(values: Floats, labels: Floats) -> Floats:
     """The weights of a logistic regression, by Newton's method. Both classes weigh the same. `labels`: 1 for replaced
-    pairs, 0 for others, and `CROSSED_LABEL` for crossed ones, which weigh less."""
+    pairs, 0 for others, and those of `OTHERS`."""
     weights = np.zeros(values.shape[1])
-    share = np.where(labels == CROSSED_LABEL, CROSSED_WEIGHT, 1.0)
+    share = np.ones(len(labels))
+    for label, weight in OTHERS.values():
+        share[labels == label] = weight
     labels = np.where(labels == 1, 1.0, 0.0)
     share = np.where(labels == 1, 0.5 / labels.sum(), 0.5 * share / (share * (1 - labels)).sum())
     penalty = np.full(len(weights), L2 / 10)
@@ -145,12 +187,12 @@ def fitted(values: Floats, labels: Floats) -> Floats:
 
 
 def folds(pairs: Sequence[Pair], count: int) -> npt.NDArray[np.int64]:
-    """The fold of each pair. Pairs with the same older text are in one."""
+    """The fold of each pair. Pairs of one group are in one."""
     groups: dict[str, int] = {}
     for pair in pairs:
-        groups.setdefault(pair.older.casefold(), len(groups))
+        groups.setdefault(pair.group, len(groups))
     order = np.random.default_rng(7).permutation(len(groups))
-    return np.array([order[groups[pair.older.casefold()]] % count for pair in pairs])
+    return np.array([order[groups[pair.group]] % count for pair in pairs])
 
 
 def judged(values: Floats, labels: Floats, of_fold: npt.NDArray[np.int64]) -> Floats:
@@ -165,9 +207,10 @@ def judged(values: Floats, labels: Floats, of_fold: npt.NDArray[np.int64]) -> Fl
 def model(values: Floats, labels: Floats, of_fold: npt.NDArray[np.int64]) -> Model:
     """The weights fitted to these pairs, and thresholds that hold for those of them that they were not fitted to."""
     chances = judged(values, labels, of_fold)
-    others = np.sort(chances[labels != 1])[::-1]
+    others, of_stores = (np.sort(chances[some])[::-1] for some in (labels != 1, labels == OTHERS["stored"][0]))
     replaces = float(others[int(BOTH_HOLD * len(others))])
-    return Model(fitted(values, labels), UNSURE, min(max(replaces, UNSURE) + 0.01, 0.99))
+    unsure = float(of_stores[int(SIDE_BY_SIDE * len(of_stores))])
+    return Model(fitted(values, labels), unsure, min(max(replaces, unsure) + 0.01, 0.99))
 
 
 def report(title: str, pairs: Sequence[Pair], chances: Floats, unsure: Floats, replaces: Floats) -> None:
@@ -213,15 +256,16 @@ def main() -> None:
     asked = parser.parse_args()
     pairs = read()
     pairs += crossed(pairs)
-    near = asyncio.run(cosines(pairs))
+    pairs += asyncio.run(stored({file.stem: read_everyday(file) for file in sorted(SETS.glob("*.json"))}))
+    near = asyncio.run(nearnesses(pairs))
     names, values = table(pairs, near)
     labels = np.array([pair.label for pair in pairs])
     chances, unsure, replaces = evaluated(pairs, values)
     report("by folds", pairs, chances, unsure, replaces)
-    seen = np.array([pair.part == "seen" for pair in pairs])
-    of_seen = [pair for pair in pairs if pair.part == "seen"]
+    seen = np.array([pair.part != "unseen" for pair in pairs])
+    of_seen = [pair for pair in pairs if pair.part != "unseen"]
     made = model(values[seen], labels[seen], folds(of_seen, FOLDS))
-    apart = [pair for pair in pairs if pair.part != "seen"]
+    apart = [pair for pair in pairs if pair.part == "unseen"]
     there = np.ones(len(apart))
     of_apart = probabilities(values[~seen], made.weights)
     report("unseen, fitted to the others", apart, of_apart, there * made.unsure, there * made.replaces)
@@ -231,7 +275,7 @@ def main() -> None:
             if (pair.replaced and chance < unsure[place]) or (not pair.replaced and chance >= replaces[place]):
                 print(f"{chance:.2f} {pair.kind:8} {near[place]:.2f} {pair.older} | {pair.newer}")
     if asked.fit:
-        _print(names, model(values, labels, folds(pairs, FOLDS)), near[labels != CROSSED_LABEL])
+        _print(names, model(values, labels, folds(pairs, FOLDS)), near[labels >= 0])
 
 
 def _print(names: Sequence[str], made: Model, near: Floats) -> None:
@@ -240,10 +284,10 @@ def _print(names: Sequence[str], made: Model, near: Floats) -> None:
         "",
         "from __future__ import annotations",
         "",
-        f"USUAL_COSINE = {near.mean():.2f}",
-        '"""Stands for a cosine that is not known."""',
+        f"USUAL_NEARNESS = {near.mean():.2f}",
+        '"""Stands for a nearness that is not known."""',
         "",
-        f"UNSURE_FROM = {made.unsure:g}",
+        f"UNSURE_FROM = {made.unsure:.2f}",
         '"""The probability from which both texts are shown side by side."""',
         "",
         f"REPLACES_FROM = {made.replaces:.2f}",

@@ -19,7 +19,7 @@ CREATE TABLE near_memories (
     user_id uuid NOT NULL,
     newer_hash varchar NOT NULL,
     older_hash varchar NOT NULL,
-    cosine real,
+    nearness real,
     probability real NOT NULL,
     said_at timestamptz NOT NULL,
     CONSTRAINT pk_near_memories PRIMARY KEY (newer, older),

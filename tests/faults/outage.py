@@ -78,7 +78,8 @@ class Outage:
         self.searches.append(time.perf_counter() - started)
         assert answer.status_code == 200, answer.text
         found = answer.json()
-        assert {it["memory"] for it in found["results"]} == set(self.ids), found
+        scores = {it["memory"]: it["score"] for it in found["results"]}
+        assert set(scores) == set(self.ids), (scores, found["search_method"], found["note"])
         return found
 
     def degraded(self, note: str, *, times: int, each: float, quickly: float) -> None:
@@ -94,7 +95,7 @@ class Outage:
         """Nothing is to be seen of the fault."""
         for _ in range(times):
             found = self.search()
-            assert found["search_method"] == "hybrid"
+            assert found["search_method"] == "hybrid", found["note"]
             # What was written may wait longer than a search keeps silent about, while this machine is busy.
             assert found["note"] is None or found["note"].startswith(INDEX_BEHIND), found["note"]
 

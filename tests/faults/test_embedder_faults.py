@@ -10,6 +10,7 @@ from uuid import UUID
 import httpx
 import pytest
 
+from openmemory.embeddings.chance import texts as background_texts
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.faults.outage import NO_EMBEDDER, Outage
@@ -120,15 +121,17 @@ def test_a_strangers_collection_under_our_name_stays_as_it_is_and_nothing_is_emb
         ]
         one = {"size": DIMENSION, "distance": "Cosine"}
         several = {"multivector_config": {"comparator": "max_sim"}}
-        qdrant.delete(f"/collections/{name}")
-        qdrant.put(
-            f"/collections/{name}", json={"vectors": {"": one, "more": one | several}, "sparse_vectors": {"words": {}}}
-        )
+        form = {"vectors": {"": one, "more": one | several}, "sparse_vectors": {"words": {}}}
+        made = 0
+        while made != 200:  # the service may be quicker, and make the collection again
+            qdrant.delete(f"/collections/{name}")
+            made = qdrant.put(f"/collections/{name}", json=form).status_code
         assert qdrant.put(f"/collections/{name}/points", json={"points": points}).status_code == 200
         before = len(stack.embedder.embedded)
         recovered = outage.whole()
         asked = ("lighthouse ", "The quick brown fox")  # by the search and by the doctor
-        assert [text for text in stack.embedder.embedded[before:] if not text.startswith(asked)] == []
+        again = [text for text in stack.embedder.embedded[before:] if not text.startswith(asked)]
+        assert set(again) <= set(background_texts())  # by the first search of a collection
         left = qdrant.post(f"/collections/{name}/points", json={"ids": strangers}).json()["result"]
         there = {it["name"] for it in qdrant.get("/collections").json()["result"]["collections"]}
     assert {point["id"] for point in left} == set(strangers)

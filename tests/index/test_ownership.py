@@ -328,14 +328,27 @@ async def memory_of(services: Services, name: str) -> UUID:
 async def test_a_collection_without_an_owner_is_claimed_if_the_database_knows_its_content(
     services: Services, at_hand, new_user: str
 ) -> None:
-    mine, id_, epoch = at_hand
+    _, id_, epoch = at_hand
     known = await memory_of(services, new_user)
     for held in (
         Held(None, None, created=True),
         Held(None, Watermark(epoch, 7)),
         Held(None, None, ids=(uuid4(), known)),
     ):
-        assert (await mine.accept(DEFAULT_NAME, held)).installation == id_
+        started = Ownership(services.database, beats=True)
+        assert (await started.accept(DEFAULT_NAME, held)).installation == id_
+
+
+async def test_a_collection_that_somebody_made_again_is_not_claimed_for_what_was_just_written_to_it(
+    services: Services, at_hand, new_user: str
+) -> None:
+    mine, id_, epoch = at_hand
+    known = await memory_of(services, new_user)
+    first = await mine.accept(DEFAULT_NAME, Held(None, None, created=True))
+    for held in (Held(None, Watermark(epoch, 7)), Held(None, None, ids=(uuid4(), known))):
+        with pytest.raises(OwnedByAnother):
+            await mine.accept(DEFAULT_NAME, held)
+    assert (await mine.accept(DEFAULT_NAME, Held(first, None))).installation == id_, "it names us again"
 
 
 @pytest.mark.parametrize("held", [

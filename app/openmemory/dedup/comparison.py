@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -19,7 +19,8 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
 from openmemory.dedup.replacement import LONGEST, Verdict, judge
-from openmemory.embeddings.port import PACKAGED
+from openmemory.embeddings.chance import USUAL, ChanceCosine
+from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.index.port import Filter, Hit, IndexUnavailable
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
@@ -49,7 +50,7 @@ class MemoryComparison:
         """Compares memories whose vectors were just written. What fails is left to the job."""
         try:
             await self._compare(space, ids)
-        except IndexUnavailable as error:
+        except (EmbedderUnavailable, IndexUnavailable) as error:
             log.debug("compared later: %s", error)
 
     async def run(self) -> int:
@@ -65,7 +66,7 @@ class MemoryComparison:
                     done += some
         except SyncRunning:  # another replica runs it
             return 0
-        except IndexUnavailable as error:
+        except (EmbedderUnavailable, IndexUnavailable) as error:
             log.debug("compared later: %s", error)
         return done
 
@@ -86,15 +87,15 @@ class MemoryComparison:
             rows = await _WAITING.rows(tx, values)
         if not rows:
             return 0
-        hits = {row.id: await _near(space, row) for row in rows if row.compared}
-        near = {hit.id for some in hits.values() for hit in some}
+        looked = [await _near(space, row) if row.compared else (USUAL, []) for row in rows]
+        near = {hit.id for _, some in looked for hit in some}
         async with self._database.statement() as tx:
             others = await _COMPARABLE.rows(tx, {"ids": array_of(near), "longest": LONGEST}) if near else []
         found = {row.id: row for row in others}
         pairs = [
-            (row, found[hit.id], hit.score if space.model == PACKAGED else None)
-            for row in rows
-            for hit in hits.get(row.id, ())
+            NearPair(row, found[hit.id], chance.nearness(hit.score))
+            for row, (chance, some) in zip(rows, looked, strict=True)
+            for hit in some
             if hit.id in found and _may_replace(row, found[hit.id])
         ]
         # In a thread: judging a batch takes milliseconds.
@@ -102,7 +103,7 @@ class MemoryComparison:
         return len(rows)
 
     @retry_on_conflict
-    async def _store(self, rows: Sequence[Any], pairs: Sequence[tuple[Any, Any, float | None, float]]) -> None:
+    async def _store(self, rows: Sequence[Any], pairs: Sequence[tuple[Any, Any, float, float]]) -> None:
         compared = {"ids": [row.id for row in rows], "hashes": [row.hash for row in rows]}
         compared["namespaces"] = [row.namespace for row in rows]
         async with self._database.transaction() as tx:
@@ -115,7 +116,7 @@ class MemoryComparison:
                         "older": [older.id for _, older, *_ in pairs],
                         "newer_hashes": [newer.hash for newer, *_ in pairs],
                         "older_hashes": [older.hash for _, older, *_ in pairs],
-                        "cosines": [cosine for *_, cosine, _ in pairs],
+                        "nearnesses": [nearness for *_, nearness, _ in pairs],
                         "probabilities": [probability for *_, probability in pairs],
                         "times": [newer.said_at for newer, *_ in pairs],
                     },
@@ -123,13 +124,13 @@ class MemoryComparison:
             await tx.execute(_DONE, compared)
 
 
-async def _near(space: Space, row: Any) -> list[Hit]:
-    """The memories of the same namespace that are nearest to one."""
+async def _near(space: Space, row: Any) -> tuple[ChanceCosine, list[Hit]]:
+    """The memories of the same namespace that are nearest to one, and the cosines that it has by chance."""
     where = Filter(row.user_id, namespaces=(row.namespace,), excluded=(row.id,))
     vector = np.frombuffer(row.vector, dtype="<f4")
     if len(vector) != await space.dimension():  # a text of several chunks says too many things
-        return []
-    return await space.search(vector, where, NEAREST)
+        return USUAL, []
+    return await space.chance(vector), await space.search(vector, where, NEAREST)
 
 
 def _may_replace(one: Any, other: Any) -> bool:
@@ -143,23 +144,31 @@ def agree(*pairs: tuple[object, object]) -> bool:
     return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
-def _judged(pairs: Sequence[tuple[Any, Any, float | None]]) -> list[tuple[Any, Any, float | None, float]]:
-    """The pairs of which the newer may replace the older: newer, older, cosine and probability. Each pair once."""
+class NearPair(NamedTuple):
+    """A memory and one that is near to it, with the nearness of their vectors (`embeddings.chance`)."""
+
+    one: Any
+    other: Any
+    nearness: float
+
+
+def _judged(pairs: Sequence[NearPair]) -> list[tuple[Any, Any, float, float]]:
+    """The pairs of which the newer may replace the older: newer, older, nearness and probability. Each pair once."""
     found = {}
-    for one, other, cosine in pairs:
+    for one, other, nearness in pairs:
         older, newer = sorted((one, other), key=lambda row: (row.said_at, row.id))
-        judgement = judge(older.content, newer.content, cosine)
+        judgement = judge(older.content, newer.content, nearness)
         if judgement.verdict is not Verdict.UNRELATED:
-            found[newer.id, older.id] = newer, older, cosine, judgement.probability
+            found[newer.id, older.id] = newer, older, nearness, judgement.probability
     return [found[key] for key in sorted(found)]
 
 
 # A flagged text must not come before what it contradicts. `said_at`: when the memory got its present text.
 _COLUMNS = """
-    m.id, m.user_id, m.namespace, m.content, m.hash, m.key, m.metadata ->> 'role' AS role, (
+    m.id, m.user_id, m.namespace, m.content, m.hash, m.key, m.metadata ->> 'role' AS role, coalesce((
         SELECT max(r.changed_at) FROM memory_revisions AS r
         WHERE r.memory_id = m.id AND r.old_text IS DISTINCT FROM r.new_text
-    ) AS said_at
+    ), m.created_at) AS said_at
 """
 _IS_COMPARABLE = """
     m.state = 'active' AND m.kind <> 'state' AND cardinality(m.labels) = 0
@@ -195,17 +204,17 @@ _FORGET = text(
 )
 _KEEP = text(
     """
-    INSERT INTO near_memories (newer, older, user_id, newer_hash, older_hash, cosine, probability, said_at)
-    SELECT p.newer, p.older, o.user_id, p.newer_hash, p.older_hash, p.cosine, p.probability, p.said_at
+    INSERT INTO near_memories (newer, older, user_id, newer_hash, older_hash, nearness, probability, said_at)
+    SELECT p.newer, p.older, o.user_id, p.newer_hash, p.older_hash, p.nearness, p.probability, p.said_at
     FROM unnest(CAST(:newer AS uuid[]), CAST(:older AS uuid[]), CAST(:newer_hashes AS text[]),
-        CAST(:older_hashes AS text[]), CAST(:cosines AS real[]), CAST(:probabilities AS real[]),
+        CAST(:older_hashes AS text[]), CAST(:nearnesses AS real[]), CAST(:probabilities AS real[]),
         CAST(:times AS timestamptz[]))
-        AS p(newer, older, newer_hash, older_hash, cosine, probability, said_at)
+        AS p(newer, older, newer_hash, older_hash, nearness, probability, said_at)
     JOIN memories AS n ON n.id = p.newer
     JOIN memories AS o ON o.id = p.older
     FOR KEY SHARE OF n, o
     ON CONFLICT (newer, older) DO UPDATE SET newer_hash = excluded.newer_hash, older_hash = excluded.older_hash,
-        cosine = excluded.cosine, probability = excluded.probability, said_at = excluded.said_at
+        nearness = excluded.nearness, probability = excluded.probability, said_at = excluded.said_at
     """
 )
 # A memory that was changed meanwhile waits on.

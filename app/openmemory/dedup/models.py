@@ -26,7 +26,7 @@ class NearMemory(Base):
     user_id: Mapped[UUID]
     newer_hash: Mapped[str]
     older_hash: Mapped[str]
-    cosine: Mapped[float | None] = mapped_column(REAL)
+    nearness: Mapped[float | None] = mapped_column(REAL)
     probability: Mapped[float] = mapped_column(REAL)
     said_at: Mapped[datetime]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Database
 from openmemory.dedup.comparison import NEAREST, agree
 from openmemory.dedup.replacement import LONGEST, Judgement, Verdict, judge
-from openmemory.embeddings.port import PACKAGED, EmbedderUnavailable
+from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
@@ -83,15 +83,16 @@ class NearChanges:
             if not near.cancelled():
                 near.exception()  # nobody waits for it
 
-    async def _near(self, caller: Caller, new: CheckedMemory) -> list[Hit] | None:
-        """The nearest memories; None if the model does not answer."""
+    async def _near(self, caller: Caller, new: CheckedMemory) -> dict[UUID, float] | None:
+        """The nearness of the nearest memories, in order; None if the model does not answer."""
         space = self._spaces.serving
         where = await self._where(caller, new)
         try:
             vector = (await space.query(new.text)).vector
+            chance = await space.chance(vector)
         except EmbedderUnavailable:
             return None
-        return await space.search(vector, where, NEAREST)
+        return {hit.id: chance.nearness(hit.score) for hit in await space.search(vector, where, NEAREST)}
 
     async def _where(self, caller: Caller, new: CheckedMemory) -> Filter:
         rules = ALL
@@ -101,28 +102,27 @@ class NearChanges:
         return Filter(caller.user_id, namespaces=(new.namespace,), rules=rules)
 
     async def _found(
-        self, caller: Caller, new: CheckedMemory, id_: UUID, near: Sequence[Hit] | None
+        self, caller: Caller, new: CheckedMemory, id_: UUID, near: dict[UUID, float] | None
     ) -> list[NearbyMemory]:
         """Those of the near memories that the text may change, the surest first. Logs that they were read."""
         space = self._spaces.serving
-        cosines: dict[UUID, float | None] = {}
+        found_by: Mapping[UUID, float | None] = near or {}
         if near is None:
-            cosines = {hit.id: None for hit in await self._by_words(space, caller, new, id_)}
-        else:
-            cosines = {hit.id: hit.score if space.model == PACKAGED else None for hit in near}
-        cosines.pop(id_, None)
-        if not cosines:
+            found_by = {hit.id: None for hit in await self._by_words(space, caller, new, id_)}
+        others = [(other, nearness) for other, nearness in found_by.items() if other != id_]
+        if not others:
             return []
         role = Memory.metadata_["role"].astext.label("role")
         query = select(Memory.id, Memory.content, Memory.created_at, Memory.key, role).where(
-            Memory.id == func.any(list(cosines)),
+            Memory.id == func.any([other for other, _ in others]),
             readable_by(caller, Memory),
             func.cardinality(Memory.labels) == 0,
             func.length(Memory.content) <= LONGEST,
         )
         async with self._database.transaction() as tx:
-            rows = (await tx.execute(query, caller.parameters)).all()
-            found = _judged(new, [(row, cosines[row.id]) for row in rows])[:SHOWN]
+            rows = {row.id: row for row in (await tx.execute(query, caller.parameters)).all()}
+            read = [(rows[other], nearness) for other, nearness in others if other in rows]
+            found = _judged(new, read)[:SHOWN]
             if found:
                 await access_log.record(tx, caller, AccessType.SEARCH, [row.id for row, _ in found], {"part": "near"})
         return [
@@ -155,8 +155,8 @@ def _may_change(caller: Caller, new: CheckedMemory) -> bool:
 
 def _judged(new: CheckedMemory, near: Sequence[tuple[Any, float | None]]) -> list[tuple[Any, Judgement]]:
     found = [
-        (row, judge(row.content, new.text, cosine))
-        for row, cosine in near
+        (row, judge(row.content, new.text, nearness))
+        for row, nearness in near
         if agree((row.key, new.key), (row.role, new.metadata.get("role")))
         and (new.created_at is None or row.created_at <= new.created_at)
     ]

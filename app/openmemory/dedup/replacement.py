@@ -39,7 +39,7 @@ from openmemory.dedup.change_words import (
 )
 from openmemory.dedup.english_words import APART
 from openmemory.dedup.negations import NEGATIONS
-from openmemory.dedup.replacement_weights import BIAS, REPLACES_FROM, UNSURE_FROM, USUAL_COSINE, WEIGHTS
+from openmemory.dedup.replacement_weights import BIAS, REPLACES_FROM, UNSURE_FROM, USUAL_NEARNESS, WEIGHTS
 
 LONGEST = 400
 """The maximum length of texts that are judged, in characters. A longer text says too many things to replace one."""
@@ -49,6 +49,9 @@ LEAST_WORDS = 3
 
 ZONE = 2
 """The number of words, without articles, that name what a sentence is about, if it has no form of "to be"."""
+
+NEAREST = 4.0
+"""The greatest nearness that counts."""
 
 LEAST_FRAME = 3
 """The number of words at the ends of two texts that make them one sentence with another value, if they are equal."""
@@ -80,9 +83,10 @@ class Judgement(NamedTuple):
     because: tuple[str, ...]
 
 
-def judge(older: str, newer: str, cosine: float | None = None) -> Judgement:
-    """Judges if `newer` replaces `older`. `cosine`: that of the packaged model; None: it is not known."""
-    values = features(older, newer, cosine)
+def judge(older: str, newer: str, nearness: float | None = None) -> Judgement:
+    """Judges if `newer` replaces `older`. `nearness`: that of their vectors (`embeddings.chance`); None: it is not
+    known."""
+    values = features(older, newer, nearness)
     if not values:
         return Judgement(Verdict.UNRELATED, 0.0, ())
     parts = {name: WEIGHTS[name] * value for name, value in values.items()}
@@ -109,7 +113,7 @@ def asks_of_before(question: str) -> bool:
     return bool(_said(_read(question), FORMER) or _WAS.search(question))
 
 
-def features(older: str, newer: str, cosine: float | None) -> dict[str, float]:
+def features(older: str, newer: str, nearness: float | None) -> dict[str, float]:
     """The features of a pair, each from -1 to 1 or about so. Empty for texts that cannot replace each other: a text is
     too long or too short, or nothing in them tells of a state that changes, as in two lists of words."""
     if max(len(older), len(newer)) > LONGEST or min(_words_of(older), _words_of(newer)) < LEAST_WORDS:
@@ -129,7 +133,7 @@ def features(older: str, newer: str, cosine: float | None) -> dict[str, float]:
     shared = old.content & new.content
     once = bool(_groups(old, _ONCE) & _groups(new, _ONCE))
     linked = once or bool(shared)
-    near = USUAL_COSINE if cosine is None else cosine
+    near = USUAL_NEARNESS if nearness is None else min(nearness, NEAREST)
     many = bool(old.set & MANY and new.set & MANY) and not turn
     more = bool(old.content) and old.content <= new.content and not turn
     contrary = _contrary(_groups(old, _SIDES), _groups(new, _SIDES))
@@ -141,12 +145,13 @@ def features(older: str, newer: str, cosine: float | None) -> dict[str, float]:
     if not (turn or ended or once or subject or own or framed or old.negated != new.negated):
         return {}
     return {
-        "cosine": near,
+        "near": near,
+        "nearer": max(0.0, near - 1.0),
         "changed": float(changed and about and linked),
         "now": float(now and about and linked),
         "changed_apart": float(changed and about and not linked),
         "now_apart": float(now and about and not linked),
-        "cosine_apart": near * (not linked),
+        "near_apart": near * (not linked),
         "apart": float(not linked),
         "ended": float(ended and about),
         "once": float(once and about),

@@ -65,6 +65,8 @@ class Ownership:
         self._writer = uuid4()
         self._place: str | None = None
         self._seen: dict[str, _Seen] = {}
+        self._owned: set[str] = set()
+        """The collections that have named this installation."""
         self._refused: str | None = None
         """The other place of this installation that a collection named."""
 
@@ -76,7 +78,9 @@ class Ownership:
             IndexUnavailable: that cannot be decided now.
         """
         try:
-            return await self._accepted(collection, held)
+            owner = await self._accepted(collection, held)
+            self._owned.add(collection)
+            return owner
         except Unavailable as error:
             raise IndexUnavailable(f"the owner of {collection} cannot be checked: {error}") from error
 
@@ -86,6 +90,7 @@ class Ownership:
             await tx.execute(_COPIED)
             await tx.execute(_FORGET_BEATS)
         self._seen.clear()
+        self._owned.clear()
         self._refused = None
 
     async def moved(self) -> bool:
@@ -120,14 +125,19 @@ class Ownership:
     async def _unowned(self, tx: Tx, collection: str, mine: KnownInstallation, held: Held) -> IndexUnavailable | None:
         """The reason to leave a collection alone that names no owner, or None if it is this installation's.
 
-        Collections that were made before there were owners name none.
+        Collections that were made before there were owners name none. One that has named this installation and does
+        not any more was made again by somebody else; what it has of ours, we wrote before we noticed.
         """
-        if held.created or (held.watermark is not None and held.watermark.epoch == mine.epoch):
+        if held.created:
             return None
-        if held.watermark is None and held.ids:
-            if await tx.scalar(_ANY_OURS, {"ids": list(held.ids)}):
+        replaced = collection in self._owned
+        if held.watermark is not None:
+            if held.watermark.epoch == mine.epoch and not replaced:
                 return None
-        elif held.watermark is None:
+        elif held.ids:
+            if not replaced and await tx.scalar(_ANY_OURS, {"ids": list(held.ids)}):
+                return None
+        else:
             seen = self._look(collection, None)
             if time.monotonic() - seen.at >= NEW_AFTER:
                 return None

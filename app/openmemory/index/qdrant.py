@@ -148,7 +148,7 @@ class QdrantIndex:
                 models.PointStruct(id=str(point.id), vector=vectors(point), payload=readable_payload_of(point))
                 for point in chunk
             ]
-            async with self._write():
+            async with self._write(adds=True):
                 await self._client.upsert(self._name, written, wait=True)
 
     async def delete(self, ids: Sequence[UUID]) -> None:
@@ -280,10 +280,12 @@ class QdrantIndex:
             self._ended()
 
     @asynccontextmanager
-    async def _write(self) -> AsyncIterator[None]:
-        """Wraps a call that changes the collection."""
+    async def _write(self, *, adds: bool = False) -> AsyncIterator[None]:
+        """Wraps a call that changes the collection. What only `adds` points asks for the owner once in `OWNER_EVERY`;
+        what takes something away, or makes the collection ours, asks each time."""
         async with self._call(self._patience):
-            if self._accept is not None and time.monotonic() - self._owner_read_at >= OWNER_EVERY:
+            recently = time.monotonic() - self._owner_read_at < OWNER_EVERY
+            if self._accept is not None and not (adds and recently):
                 await self._check_owner()
             yield
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.chance import ChanceCosine, background, chance_cosine
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
 from openmemory.index.lease import Lease
-from openmemory.index.port import NOBODY, Filter, Hit, IndexUnavailable, SparseVector, Vector, VectorIndex
+from openmemory.index.port import NOBODY, Filter, Hit, IndexUnavailable, SparseVector, Vector, VectorIndex, Vectors
 from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker, CircuitOpen
 
 _NOBODYS = Filter(NOBODY)
@@ -52,6 +53,7 @@ class Space:
         self._deadlines = deadlines or Deadlines()
         self._dimension = dimension
         self._lease = lease or Lease()
+        self._background: asyncio.Task[Vectors] | None = None
         self.behind: str | None = None
         """The reason why the collection may lack data that PostgreSQL contains. None if it is known to be complete."""
         self.unconfirmed = False
@@ -111,6 +113,21 @@ class Space:
         except TimeoutError:
             raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s") from None
 
+    async def chance(self, question: Vector) -> ChanceCosine:
+        """The cosines that a question has by chance. The first call embeds the background, and may give up before it
+        is there; a later one waits for the same.
+
+        Raises:
+            EmbedderUnavailable: the model does not answer in time, or its circuit is open.
+        """
+        if self._background is None or (self._background.done() and self._background.exception() is not None):
+            self._background = asyncio.create_task(background(self.embedder))
+        try:
+            async with asyncio.timeout(self._deadlines.embedder):
+                return chance_cosine(question, await asyncio.shield(self._background))
+        except TimeoutError:
+            raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s") from None
+
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         """The nearest points, best first.
 
@@ -145,6 +162,9 @@ class Space:
 
     async def close(self) -> None:
         """Closes the index. Searches there fail from now on. The model may serve elsewhere."""
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.gather(self._background, return_exceptions=True)
         await self.embedder_breaker.close()
         await self.index_breaker.close()
         await self.index.close()

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, and_
 
 from openmemory.access.readable import readable_by
 from openmemory.access.rules import ALL, Rules
+from openmemory.embeddings.chance import USUAL, ChanceCosine
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
 from openmemory.identity.caller import Caller, Default
 from openmemory.index.port import Hit, IndexUnavailable
@@ -44,11 +45,13 @@ CANDIDATES = 50
 
 
 class Dense(NamedTuple):
-    """The hits of the dense arm. `answered` is False if it could not search; `note` says what may be missing."""
+    """The hits of the dense arm. `answered` is False if it could not search; `note` says what may be missing. `chance`:
+    the cosines of the question with unrelated texts."""
 
     hits: list[Hit]
     note: str | None = None
     answered: bool = True
+    chance: ChanceCosine = USUAL
 
 
 class AnalysedScope(NamedTuple):
@@ -110,8 +113,9 @@ async def dense_candidates(context: SearchContext, lookups: Lookups, limit: int)
         scope, query = await lookups.scope
         if question.embedding.unread:
             return Dense([], INDEX_BEHIND if space.behind or query.late else None)
+        chance = await space.chance(question.embedding.vector)
         hits = await space.search(question.embedding.vector, scope.index, limit)
-        return Dense(hits, INDEX_BEHIND if space.behind or query.late else None)
+        return Dense(hits, INDEX_BEHIND if space.behind or query.late else None, chance=chance)
     except EmbedderUnavailable as error:
         log.debug("no dense candidates: %s", error)
         return Dense([], NO_EMBEDDER, answered=False)

@@ -16,6 +16,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from openmemory.embeddings.chance import USUAL, ChanceCosine
 from openmemory.search.candidate_rows import CandidateRow
 from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit
@@ -44,11 +45,15 @@ FEATURES = (*OWN, *COMPARED, *BESIDE, *ABOUT)
 
 PLACE = {name: place for place, name in enumerate(FEATURES)}
 
-NEAR, COVERED, SAID = 0.45, 0.4, 0.55
-"""The cosine, the coverage and the MaxSim above which each says more: a text that is so near is rarely another."""
+NEAR, COVERED, SAID = 1.0, 0.4, 0.55
+"""The nearness (`embeddings.chance`), the coverage and the MaxSim above which each says more: a text that is so near is
+rarely another."""
 
-UNLISTED = 0.2
-"""The cosine that stands for that of a text which is not among the nearest: what unrelated texts have at most."""
+NEAREST = 3.0
+"""The greatest nearness that counts."""
+
+UNLISTED = 0.45
+"""The nearness of a text that is not among the nearest: what unrelated texts have at most."""
 
 SHORT = 16
 """The number of words of a question at which comparing them with other candidates says half as much."""
@@ -79,11 +84,13 @@ class Candidate:
 
 
 class QuestionParts(NamedTuple):
-    """The parts of a question that features read: its text, the times that it names, and the recency that counts."""
+    """What features read of a question: its text, the times that it names, and the recency that counts. `chance`: its
+    cosines with unrelated texts."""
 
     text: str
     times: Sequence[Period] = ()
     recency: Recency | None = None
+    chance: ChanceCosine = USUAL
 
     @property
     def length(self) -> int:
@@ -99,10 +106,12 @@ def own_evidence(candidates: Sequence[Candidate], late: Mapping[UUID, LateScore]
     for one in candidates:
         said = late.get(one.id)
         maxsim, distinct = (0.0, 0.0) if said is None else said
-        cosine = one.cosine if one.cosine is not None else 0.0 if one.waiting else UNLISTED
+        meaning = 0.0 if one.waiting else UNLISTED
+        if one.cosine is not None:
+            meaning = min(question.chance.nearness(one.cosine), NEAREST)
         coverage = 0.0 if one.words is None else one.words.coverage
-        high = max(0.0, cosine - NEAR), max(0.0, coverage - COVERED), max(0.0, maxsim - SAID)
-        own = 1.0, 0.0 if one.waiting else asked, cosine, high[0], coverage, high[1], maxsim, high[2]
+        high = max(0.0, meaning - NEAR), max(0.0, coverage - COVERED), max(0.0, maxsim - SAID)
+        own = 1.0, 0.0 if one.waiting else asked, meaning, high[0], coverage, high[1], maxsim, high[2]
         rows.append((*own, distinct, distinct * short))
     table = np.zeros((len(candidates), len(FEATURES)))
     if rows:

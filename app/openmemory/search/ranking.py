@@ -16,6 +16,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from openmemory.embeddings.chance import USUAL, ChanceCosine
 from openmemory.index.port import Hit
 from openmemory.search.candidate_rows import CandidateRow
 from openmemory.search.features import (
@@ -105,6 +106,7 @@ def candidates(
     floor: float | None = None,
     complete: bool = False,
     waiting: Container[UUID] = (),
+    chance: ChanceCosine = USUAL,
 ) -> list[Candidate]:
     """The texts that both arms found, best first by that alone.
 
@@ -120,7 +122,7 @@ def candidates(
     some = [one for one in found.values() if one.words is not None or floor is None or (one.cosine or 0.0) >= floor]
     if not some:
         return []
-    table = own_evidence(some, {}, QuestionParts(""))
+    table = own_evidence(some, {}, QuestionParts("", chance=chance))
     order = _logits(table, [VECTORS if one.words is None or not one.waiting else WORDS for one in some], "alone")
     return [some[place] for place in np.argsort(-order, kind="stable")]
 

@@ -21,7 +21,6 @@ from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.identity.names import storable
 from openmemory.index import tokens
-from openmemory.index.port import Hit
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
 from openmemory.search import periods, weights
@@ -29,6 +28,7 @@ from openmemory.search.as_of import time_of, unchanged_since
 from openmemory.search.candidate_rows import MAX_COMPARED, candidate_rows
 from openmemory.search.candidates import (
     CANDIDATES,
+    Dense,
     Lookups,
     dense_candidates,
     holds_literally,
@@ -340,7 +340,7 @@ class Search:
                 )
                 method = Method.HYBRID if dense.answered else Method.LEXICAL
                 complete = len(dense.hits) < width and context.query.as_of is None
-                hits, last = await rank(context, lookups, dense.hits, words, complete=complete)
+                hits, last = await rank(context, lookups, dense, words, complete=complete)
                 found.ranked(hits, last if context.query.explain else None)
                 await read_best(context, hits, method, found)
                 below = context.floor is not None and bool(dense.hits) and dense.hits[-1].score < context.floor
@@ -431,18 +431,19 @@ def _refuse_filters_of_memories(query: SearchQuery) -> None:
 
 
 async def rank(
-    context: SearchContext, lookups: Lookups, dense: list[Hit], words: list[LexicalHit], *, complete: bool
+    context: SearchContext, lookups: Lookups, by_meaning: Dense, words: list[LexicalHit], *, complete: bool
 ) -> tuple[list[Ranked], SearchRound]:
     """The candidates of a round, best first, and the data that explains their scores. `complete` as in `candidates`."""
-    dense, words = await listed(context, lookups, dense, words)
+    dense, words = await listed(context, lookups, by_meaning.hits, words)
     analysis = (await lookups.scope).query
     as_of = context.query.as_of
     waiting = lookups.rewritten if as_of is not None else frozenset(analysis.waiting or ())
-    first = candidates(dense, words, floor=context.floor, complete=complete, waiting=waiting)
+    chance = by_meaning.chance
+    first = candidates(dense, words, floor=context.floor, complete=complete, waiting=waiting, chance=chance)
     if not first:
         return [], SearchRound()
     asked = (await lookups.question).embedding.tokens if dense else None
-    question = QuestionParts(context.query.text, context.times, recency_of(context))
+    question = QuestionParts(context.query.text, context.times, recency_of(context), chance)
     caller, corpus, model = context.caller, context.corpus, context.space.model
     ids = [one.id for one in first]
     async with context.database.statement() as tx:

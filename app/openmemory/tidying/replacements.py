@@ -78,7 +78,7 @@ class Replacements:
                 by_id[row.newer],
                 by_id[row.older],
                 verdict_of(row.probability) is Verdict.REPLACES,
-                judge(by_id[row.older].content, by_id[row.newer].content, row.cosine).because[:3],
+                judge(by_id[row.older].content, by_id[row.newer].content, row.nearness).because[:3],
             )
             for row in rows
             if row.newer in by_id and row.older in by_id
@@ -98,7 +98,7 @@ def statement(*, everywhere: bool) -> CompiledStatement:
     )
     query = (
         select(
-            NearMemory.newer, NearMemory.older, NearMemory.probability, NearMemory.cosine,
+            NearMemory.newer, NearMemory.older, NearMemory.probability, NearMemory.nearness,
             func.count().over().label("total"),
         )
         .join(newer, and_(newer.id == NearMemory.newer, newer.hash == NearMemory.newer_hash))
