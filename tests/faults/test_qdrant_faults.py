@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from openmemory.index.ownership import BEAT_EVERY
 from tests.clusters import furnish
 from tests.faults.disks import disk
 from tests.faults.outage import NO_INDEX, Outage
@@ -113,6 +115,11 @@ def test_a_qdrant_that_still_reads_still_answers(stack: Stack, outage: Outage, m
     outage.hybrid(times=3)
     outage.change()
     outage.hybrid(times=5)
+    if mode is Mode.READ_ONLY:
+        # Meanwhile the service fails to renew its mark on the collection.
+        ends = time.monotonic() + BEAT_EVERY + 2
+        while time.monotonic() < ends:
+            outage.hybrid(times=1)
     until(lambda: stack.proxy.faulted > before, 20)
 
     stack.proxy.set(Mode.PASS)

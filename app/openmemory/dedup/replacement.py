@@ -199,7 +199,7 @@ class _Text(NamedTuple):
     own: bool
     subject: frozenset[str]
     people: frozenset[str]
-    numbers: frozenset[str]
+    numbers: tuple[str, ...]
     negated: bool
     asks: bool
 
@@ -225,9 +225,9 @@ def _read(text: str) -> _Text:
         own=not people and any(word == _ME or word in POSSESSIVE for word in words[:4]),
         subject=frozenset(words[at] for at in before) if verb is not None and words[verb] not in WAS else frozenset(),
         people=people,
-        numbers=frozenset(
+        numbers=tuple(
             words[at]
-            for at in {*zone, *counted}
+            for at in sorted({*zone, *counted})
             if _tells_which(written[at], words[at]) and not (at and words[at - 1] in SINCE)
         ),
         negated=any(word in NEGATIONS or word.endswith("n't") for word in words),

@@ -343,7 +343,15 @@ class QdrantIndex:
             held = held._replace(ids=tuple(ids))
         owner = await self._accept(held)
         if owner != held.owner:
-            await self._write_reserved(OWNER, owner_payload(owner))
+            try:
+                async with _unavailable(self._patience):
+                    await self._write_reserved(OWNER, owner_payload(owner))
+            except IndexUnavailable as error:
+                if held.owner is None:
+                    raise
+                # A server that cannot write now, such as one with a full disk, can still be searched.
+                log.debug("%s: its owner could not be renewed: %s", self._name, error)
+                owner = held.owner
         self._owner, self._owner_read_at = owner, time.monotonic()
 
     async def _write_reserved(self, id_: int, payload: dict[str, Any]) -> None:
