@@ -44,11 +44,18 @@ from openmemory.services import open_services
 EVERYDAY = Path(__file__).with_name("everyday_sets")
 """Sets of everyday memories and questions, made for the fit. `benchmarks.everyday` measures on another one."""
 
+WEIGHTS = {"everyday": (0.1, 4.0)}
+"""The weights of a collection in the fits of the order and of the scores, if they are not 1. Small stores hardly need
+an order; what is shown of them is decided by the scores."""
+
+USUAL = (1.0, 1.0)
+
 FOLDS = 5
 RESULTS = 10
 BINS = 10
 PENALTY = 1.0
 SCORE_PENALTY = 20.0
+BOUNDS = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2)
 SIZES = (2, 3, 5, 8, 12, 20, 30, 40)
 QUESTION_LEVEL = ("base", "question")
 """Features that are the same for all candidates of a question: they change no order."""
@@ -77,6 +84,11 @@ class Sample:
     def judged(self) -> npt.NDArray[np.bool_]:
         """True for the candidates that are right or wrong."""
         return np.array([name not in self.near for name in self.names], dtype=np.bool_)
+
+    @property
+    def orders(self) -> bool:
+        """True if there are right and wrong candidates to order."""
+        return bool(self.right.any() and (self.judged & ~self.right).any())
 
     @property
     def right(self) -> npt.NDArray[np.bool_]:
@@ -259,17 +271,17 @@ def calibration_error(said: Numbers, right: Numbers) -> float:
 def ordered(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[str]) -> Numbers:
     """The weights of the named features that order the right ones first."""
     columns = [PLACE[name] for name in names if name not in QUESTION_LEVEL + BY_HAND]
-    answerable = Counter(one.collection for one in samples if one.right.any() and not one.right.all())
+    answerable = Counter(one.collection for one in samples if one.orders)
     spread = np.concatenate(tables)[:, columns].std(axis=0)
     spread[spread < 1e-6] = np.inf
     groups = [
         (
             table[one.judged][:, columns] / spread,
             one.right[one.judged],
-            1_000 / answerable[one.collection] / one.right.sum(),
+            WEIGHTS.get(one.collection, USUAL)[0] * 1_000 / answerable[one.collection] / one.right.sum(),
         )
         for one, table in zip(samples, tables, strict=True)
-        if one.right.any() and not one.right.all()
+        if one.orders
     ]
     weights = np.zeros(len(PLACE))
     weights[columns] = listwise(groups, len(columns)) / spread
@@ -286,7 +298,12 @@ def scored(samples: Sequence[Sample], tables: Sequence[Table], order: Numbers, n
         best = best[one.judged[best]][:RESULTS]
         rows.append(table[best][:, columns])
         right.append(one.right[best])
-        each.append(np.full(len(best), 1_000 / kinds[one.collection, one.small, bool(one.relevant)]))
+        each.append(
+            np.full(
+                len(best),
+                WEIGHTS.get(one.collection, USUAL)[1] * 1_000 / kinds[one.collection, one.small, bool(one.relevant)],
+            )
+        )
     weights = np.zeros(len(PLACE))
     weights[columns] = logistic(np.concatenate(rows), np.concatenate(right).astype(float), np.concatenate(each))
     return weights
@@ -357,6 +374,26 @@ def report(samples: Sequence[Sample], found: Sequence[tuple[Numbers, Numbers]]) 
         print(f"  {name:20} {shown}  error: {errors}", flush=True)
 
 
+def report_bounds(samples: Sequence[Sample], found: Sequence[tuple[Numbers, Numbers]]) -> None:
+    """Prints what a least score of results would show of the everyday sets."""
+    for bound in BOUNDS:
+        right, wrong, empty = [], [], []
+        for one, (order, each) in zip(samples, found, strict=True):
+            if one.collection != "everyday":
+                continue
+            shown = [one.names[at] for at, score in zip(order, each, strict=True) if score >= bound][:RESULTS]
+            wrong.append(float(len(set(shown) - one.relevant - one.near)))
+            if one.relevant:
+                right.append(float(bool(one.relevant & set(shown[:2]))))
+            else:
+                empty.append(float(not shown))
+        if wrong:
+            print(
+                f"  everyday, scores of at least {bound:.3f}: right one first or second {mean(right):.3f}, "
+                f"wrong ones {mean(wrong):.2f}, unanswerable ones empty {mean(empty):.3f}"
+            )
+
+
 def printed(name: str, weights: Weights) -> str:
     """The weights as they stand in `openmemory.search.weights`."""
     parts = [
@@ -375,7 +412,9 @@ def run(samples: Sequence[Sample], modes: Sequence[str] = tuple(MODES)) -> None:
         some = [one for each in samples if (one := MODES[mode](each)).evidence.candidates]
         print(f"{mode}, held out:")
         fit = tabled(some)
-        report(some, held_out(some, fit))
+        found = held_out(some, fit)
+        report(some, found)
+        report_bounds(some, found)
         print(printed(mode, fit.weights(some)), flush=True)
 
 

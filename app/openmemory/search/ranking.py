@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from openmemory.embeddings.chance import USUAL, ChanceCosine
 from openmemory.index.port import Hit
+from openmemory.search import weights
 from openmemory.search.candidate_rows import CandidateRow
 from openmemory.search.features import (
     FEATURES,
@@ -41,7 +42,7 @@ class Ranked(NamedTuple):
     order decide; otherwise the scores do.
 
     `cosine` and `bm25` are what the arms said, None if an arm did not list it. `maxsim` is that of its tokens.
-    `reranked` is what a second stage added to the score.
+    `reranked` is what a second stage added to the score. `least`: the score below which it is not shown.
     """
 
     id: UUID
@@ -54,6 +55,7 @@ class Ranked(NamedTuple):
     bm25: float | None = None
     maxsim: float | None = None
     reranked: float = 0.0
+    least: float = 0.0
 
     @property
     def adds(self) -> Vector:
@@ -145,10 +147,10 @@ def weights_of(candidate: Candidate, late: Mapping[UUID, LateScore]) -> Weights:
     return TOKENS if candidate.id in late else VECTORS
 
 
-def table_of(evidence: Evidence, weights: Sequence[Weights]) -> Table:
+def table_of(evidence: Evidence, kinds: Sequence[Weights]) -> Table:
     """The features of all candidates."""
     found = own_evidence(evidence.candidates, evidence.late, evidence.question)
-    alone = _logits(found, weights, "alone")
+    alone = _logits(found, kinds, "alone")
     add_beside(found, evidence.candidates, evidence.rows, evidence.beside, alone)
     add_about(found, evidence.candidates, evidence.rows, alone, evidence.question)
     return found
@@ -156,12 +158,12 @@ def table_of(evidence: Evidence, weights: Sequence[Weights]) -> Table:
 
 def ranked(evidence: Evidence) -> list[Ranked]:
     """The candidates as hits, best first. Equal ones keep their order."""
-    weights = [weights_of(one, evidence.late) for one in evidence.candidates]
-    table = table_of(evidence, weights)
-    own = _logits(table, weights, "score")
+    kinds = [weights_of(one, evidence.late) for one in evidence.candidates]
+    table = table_of(evidence, kinds)
+    own = _logits(table, kinds, "score")
     # Sums by different weights do not compare. Logits of scores do.
-    alike = all(one is weights[0] for one in weights)
-    order = np.argsort(-(_logits(table, weights, "order") if alike else own), kind="stable")
+    alike = all(one is kinds[0] for one in kinds)
+    order = np.argsort(-(_logits(table, kinds, "order") if alike else own), kind="stable")
     own = own[order]
     level = levelled(own)
     hits = []
@@ -173,15 +175,22 @@ def ranked(evidence: Evidence) -> list[Ranked]:
                 one.id,
                 chance(after),
                 table[place],
-                weights[place],
+                kinds[place],
                 after - before,
                 alike,
                 one.cosine,
                 None if one.words is None else one.words.score,
                 None if late is None else late.maxsim,
+                least=least_score(evidence.rows.get(one.id)),
             )
         )
     return hits
+
+
+def least_score(row: CandidateRow | None) -> float:
+    """The score below which a text is not shown."""
+    is_fact = row is not None and row.thread is None and row.length <= weights.FACT_LENGTH
+    return max(weights.MIN_SCORE, weights.FACT_SCORE) if is_fact else weights.MIN_SCORE
 
 
 def levelled(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -196,8 +205,8 @@ def levelled(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.array([total / count for total, count in blocks for _ in range(count)])
 
 
-def _logits(table: Table, weights: Sequence[Weights], name: str) -> npt.NDArray[np.float64]:
+def _logits(table: Table, kinds: Sequence[Weights], name: str) -> npt.NDArray[np.float64]:
     if not len(table):
         return np.zeros(0)
-    found: npt.NDArray[np.float64] = np.einsum("ij,ij->i", table, np.array([getattr(one, name) for one in weights]))
+    found: npt.NDArray[np.float64] = np.einsum("ij,ij->i", table, np.array([getattr(one, name) for one in kinds]))
     return found

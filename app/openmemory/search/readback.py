@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import cache
-from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
@@ -81,38 +80,37 @@ def _may_read(owner: bool, default: Default, corpus: Corpus) -> CompiledStatemen
 async def read_best(context: SearchContext, ranked: Sequence[Ranked], method: Method, found: ReadRows) -> None:
     """Reads back hits that were not tried yet, best first, until none of the rest can be among the best.
 
-    Of those below `found.least`, reads back what contains the query as it is written. If a flagged memory is among the
-    best, the others are read whatever they score: a text that somebody planted must not make them look irrelevant.
+    Of those that score too little to be shown, reads back what contains the query as it is written. If a flagged memory
+    is among the best, the others are read whatever they score: a text that somebody planted must not make them look
+    irrelevant.
     """
-    evident = sum(1 for _ in takewhile(lambda hit: hit.score >= found.least, ranked))
-    literal = literally(context.query.text)
-    below = [hit for hit in ranked[evident:] if hit.bm25 is not None] if literal else []
-    await _read(context, [*ranked[:evident], *below], method, found, least=found.least, literal=literal or "")
-    found.cut = evident < len(ranked) and not any(
-        found.hits[id_].flagged or LABEL in row.labels for id_, row in found.rows.items()
-    )
-    if evident < len(ranked) and not found.cut:
-        await _read(context, ranked[evident:], method, found)
+    evident = [hit for hit in ranked if not found.bounded or hit.score >= hit.least]
+    await _read(context, evident, method, found)
+    if len(evident) == len(ranked):
+        found.cut = False
+        return
+    shown = {hit.id for hit in evident}
+    below = [hit for hit in ranked if hit.id not in shown]
+    if literal := literally(context.query.text):
+        await _read(context, [hit for hit in below if hit.bm25 is not None], method, found, literal=literal)
+    found.cut = not any(found.hits[id_].flagged or LABEL in row.labels for id_, row in found.rows.items())
+    if not found.cut:
+        await _read(context, below, method, found)
 
 
 async def _read(
-    context: SearchContext,
-    ranked: Sequence[Ranked],
-    method: Method,
-    found: ReadRows,
-    *,
-    least: float = 0.0,
-    literal: str = "",
+    context: SearchContext, ranked: Sequence[Ranked], method: Method, found: ReadRows, *, literal: str | None = None
 ) -> None:
+    """Reads back hits. `literal`: only those whose text contains it."""
     hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
     start, count = 0, found.limit + SPARE
     while start < len(hits) and (wanted := found.wanted(hits[start][1])):
         some = hits[start : start + count]
-        rows = await _rows(context, some, limit=wanted, method=method, least=least, literal=literal)
+        rows = await _rows(context, some, limit=wanted, method=method, literal=literal)
         found.rows |= {row.id: row for row in rows}
         # The statement stopped as soon as it had the requested number of rows.
         tried = rows[-1].position if len(rows) == wanted else len(some)
-        found.tried.update(id_ for id_, score in some[:tried] if score >= least or id_ in found.rows)
+        found.tried.update(id_ for id_, _ in some[:tried] if literal is None or id_ in found.rows)
         start, count = start + tried, len(hits)
 
 
@@ -172,11 +170,10 @@ async def readback(
     *,
     limit: int,
     method: Method,
-    least: float = 0.0,
-    literal: str = "",
+    literal: str | None = None,
 ) -> list[Any]:
     """The best `limit` of the candidates (id and score, best first) that the caller may read, as rows, in order.
-    Of those that score below `least`, only texts that contain `literal`.
+    `literal`: only those whose text contains it, in any case.
 
     One statement returns the rows that match the query's filters and `readable_by`, writes an access log entry for each
     of them, and writes an event of the audit log if there is any. The entries never contain a secret from the query.
@@ -192,7 +189,6 @@ async def readback(
         "ids": array_of(id_ for id_, _ in candidates),
         "scores": f"{{{','.join([str(score) for _, score in candidates])}}}",
         "limit": limit,
-        "least": least,
         "literal": literal,
         "query": redacted(query.text),
         "namespaces": list(query.namespaces) or None,
@@ -216,12 +212,10 @@ def _candidates() -> Any:
     )
 
 
-def _evident(score: Any, content: Any) -> ColumnElement[bool]:
-    """The predicate for rows that score high enough, or whose text contains the query as it is written."""
-    literal = func.lower(bindparam("literal", type_=Text))
-    return or_(
-        score >= bindparam("least", type_=Float), func.strpos(func.lower(content), literal) > literal_column("0")
-    )
+def _says_literally(content: Any) -> ColumnElement[bool]:
+    """The predicate for rows whose text contains `literal`, if it is given."""
+    literal = bindparam("literal", type_=Text)
+    return or_(literal.is_(None), func.strpos(func.lower(content), func.lower(literal)) > literal_column("0"))
 
 
 @by_shape
@@ -256,7 +250,7 @@ def _passages(owner: bool, default: Default, shape: Shape) -> CompiledStatement:
         .where(
             readable_by(Caller.anyone(owner=owner, default=default), Passage),
             predicate(shape, Passage),
-            _evident(found.c.score, Passage.content),
+            _says_literally(Passage.content),
         )
         .order_by(found.c.position)
         .limit(bindparam("limit", type_=Integer))
@@ -300,7 +294,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
         .select_from(source)
         .join(found, found.c.id == Memory.id)
         .join(App, App.id == Memory.app_id)
-        .where(may_find, predicate(shape), _evident(found.c.score, content))
+        .where(may_find, predicate(shape), _says_literally(content))
         .order_by(found.c.position)
         .limit(bindparam("limit", type_=Integer))
         .cte("readable")

@@ -23,15 +23,15 @@ class ReadRows:
 
     limit: int
     """The number of rows to read."""
-    least: float = 0.0
-    """The score below which a hit is read only if its text contains the query as it is written."""
+    bounded: bool = False
+    """A hit that scores too little to be shown is read only if its text contains the query as it is written."""
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)
     hits: dict[UUID, Ranked] = field(default_factory=dict)
     rounds: dict[UUID, SearchRound] = field(default_factory=dict)
     """The round of each score, if scores are to be explained."""
     cut: bool = False
-    """Hits of the last round score below `least`. No hits of a further round would score above it."""
+    """Hits of the last round score too little to be shown, and so would those of a further round."""
 
     def ranked(self, hits: Sequence[Ranked], of: SearchRound | None) -> None:
         """Adds the hits of a round. The scores of the last round replace earlier ones."""

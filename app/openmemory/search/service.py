@@ -23,7 +23,7 @@ from openmemory.identity.names import storable
 from openmemory.index import tokens
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
-from openmemory.search import periods, weights
+from openmemory.search import periods
 from openmemory.search.as_of import time_of, unchanged_since
 from openmemory.search.candidate_rows import MAX_COMPARED, candidate_rows
 from openmemory.search.candidates import (
@@ -328,8 +328,8 @@ class Search:
     async def _found(self, context: SearchContext, pace: Awaitable[None]) -> FoundRows:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
         limit, reranker = context.limit, self._reranker
-        least = 0.0 if context.query.everything else weights.MIN_SCORE
-        found = ReadRows(limit if reranker is None else max(limit, reranker.top_n), least)
+        most = limit if reranker is None else max(limit, reranker.top_n)
+        found = ReadRows(most, bounded=not context.query.everything)
         width, strict = max(CANDIDATES, 2 * limit), False
         with closing(Lookups(context)) as lookups:
             while True:
