@@ -60,6 +60,9 @@ SIZES = (2, 3, 5, 8, 12, 20, 30, 40)
 QUESTION_LEVEL = ("base", "question")
 """Features that are the same for all candidates of a question: they change no order."""
 
+ORDER_ONLY = ("length",)
+"""Features that only order: everyday memories are all short, so what they say of a long text is no chance."""
+
 BY_HAND = ("flagged", "recency")
 """Features of which no collection knows."""
 
@@ -290,7 +293,7 @@ def ordered(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[
 
 def scored(samples: Sequence[Sample], tables: Sequence[Table], order: Numbers, names: Sequence[str]) -> Numbers:
     """The weights of the named features that say how many of the first results are right."""
-    columns = [PLACE[name] for name in names if name not in (*BY_HAND, *COMPARED)]
+    columns = [PLACE[name] for name in names if name not in (*BY_HAND, *COMPARED, *ORDER_ONLY)]
     rows, right, each = [], [], []
     kinds = Counter((one.collection, one.small, bool(one.relevant)) for one in samples)
     for one, table in zip(samples, tables, strict=True):

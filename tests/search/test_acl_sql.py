@@ -16,6 +16,7 @@ from sqlalchemy import select, text
 from openmemory.access.grants import GrantCreate
 from openmemory.access.readable import readable_by
 from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.chance import USUAL
 from openmemory.identity.caller import Caller
 from openmemory.index.bm25 import K1, MEAN_LENGTH, B
 from openmemory.index.port import Hit
@@ -117,7 +118,9 @@ async def exhaustive(
     )
     if len(said) > CANDIDATES and said[CANDIDATES - 1].score - said[CANDIDATES].score < 1e-5:
         return None
-    found = candidates(near[:CANDIDATES] if dense else [], said[:CANDIDATES], floor=FLOORS[services.embedder.model])
+    chance = await services.spaces.serving.chance(asked.vector) if dense else USUAL
+    floor = FLOORS[services.embedder.model]
+    found = candidates(near[:CANDIDATES] if dense else [], said[:CANDIDATES], floor=floor, chance=chance)
     if not found:
         return []
     ids = [one.id for one in found]
@@ -126,7 +129,8 @@ async def exhaustive(
         read = await candidate_rows(tx, caller, ids, services.embedder.model if dense else None)
     assert whole is None or len(read.tokens.ids) == min(len(ids), MAX_COMPARED)
     late = await late_scores(whole, read.tokens, ids, {})
-    return [(hit.id, hit.order) for hit in ranked(Evidence(found, QuestionParts(query), read.rows, late=late))[:LIMIT]]
+    question = QuestionParts(query, chance=chance)
+    return [(hit.id, hit.order) for hit in ranked(Evidence(found, question, read.rows, late=late))[:LIMIT]]
 
 
 def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:

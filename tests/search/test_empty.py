@@ -108,6 +108,7 @@ async def test_a_text_that_contains_the_query_as_written_is_shown_at_any_score(
     services: Services, owner: Caller, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(weights, "MIN_SCORE", 1.1)
+    monkeypatch.setattr(weights, "LITERAL", 1.1)
     await stored(services, owner, [*TEXTS, "The ticket is SN-2041, map(x => x / 10), and the host is 🦊"])
     for query in ("SN-2041", "sn-2041", "2041", "=>", "🦊", "the host is"):
         texts, note = await found(services, owner, query)
@@ -208,6 +209,7 @@ async def test_passages_end_where_evidence_ends_and_an_empty_answer_says_so(
     none = await services.search.passages(owner, SearchQuery("quasar redshift"))
     assert (none.results, none.note) == ([], "No passage that you may read matches “quasar redshift”")
     monkeypatch.setattr(weights, "MIN_SCORE", 1.1)
+    monkeypatch.setattr(weights, "LITERAL", 1.1)
     assert (await services.search.passages(owner, SearchQuery("who plays the violin?"))).results == []
     assert len((await services.search.passages(owner, SearchQuery("violin"))).results) == 1
 

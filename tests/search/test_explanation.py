@@ -66,7 +66,7 @@ def sound(answer: SearchAnswer) -> list[SearchResult]:
         return answer.results
     assert answer.explanation is not None
     for result in answer.results:
-        if result.explanation is None and result.older is not None:
+        if result.explanation is None and (result.older, result.newer) != (None, None):
             continue
         assert result.explanation is not None
         adds_up(result)

@@ -167,7 +167,7 @@ FERRIES = (
 
 async def test_what_says_it_gains_and_the_answer_says_how_much(services: Services, owner: Caller, plainly: Search):
     ids = await delivered(services, owner, *FERRIES)
-    query = SearchQuery("who steers the island ferry?", explain=True)
+    query = SearchQuery("who steers the island ferry?", explain=True, everything=True)
     answer = await services.search.search(owner, query)
     results = sound(answer)
     assert results[0].id == ids[2]

@@ -246,7 +246,9 @@ async def test_it_is_found_though_many_later_ones_hold_the_words_better(services
         text="A long walk to the theatre and back in rain", created_at=datetime(2023, 5, 5, tzinfo=UTC)
     )
     others = [
-        MemoryCreate(text=f"theatre {n}", created_at=datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n))
+        MemoryCreate(
+            text=f"To the theatre again, evening {n}", created_at=datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n)
+        )
         for n in range(120)
     ]
     added = await services.memories.add_many(owner, [wanted, *others])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openmemory.embeddings.chance import USUAL
 from openmemory.index.port import Hit
 from openmemory.search import ranking
 from openmemory.search.candidate_rows import CandidateRow
@@ -77,7 +78,7 @@ def test_each_text_is_ranked_by_the_weights_for_what_is_known_of_it():
     assert ranking.weights_of(Candidate(A, 0.4), late) is TOKENS
     assert ranking.weights_of(Candidate(B, 0.4), late) is VECTORS
     found = ranked(evidence(Candidate(A, 0.4), Candidate(B), late=late))
-    assert values(found, "meaning") == {A: 0.4, B: UNLISTED}
+    assert values(found, "meaning") == {A: USUAL.nearness(0.4), B: UNLISTED}
     assert values(found, "tokens") == {A: 0.5, B: 0.0}
 
 

@@ -126,8 +126,9 @@ async def test_what_gives_orders_keeps_a_quarter_whatever_it_says(
         answer = await search.search(owner, SearchQuery("tea", explain=True))
     assert answer.results[0].memory == "tea 4"
     [lowered] = [result for result in answer.results if result.labels]
-    assert lowered.explanation.reranker.rank == 1
-    assert lowered.score <= FLAGGED_SHARE
+    arm = lowered.explanation.reranker
+    assert arm.rank == 1
+    assert arm.adds <= FLAGGED_SHARE * arm.weight
     adds_up(lowered)
 
 

@@ -14,6 +14,7 @@ from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import late_interaction
 from openmemory.search.candidate_rows import CandidateRows, ThreadNeighbour, candidate_rows
+from openmemory.search.features import BESIDE
 from openmemory.search.schemas import SearchQuery, SearchResult
 from openmemory.services import Services
 
@@ -57,9 +58,12 @@ async def test_an_answer_is_found_beside_its_question(services: Services, owner:
         services, owner, "Where did you buy the green bicycle lamp?", "Downstairs, from the old man.", "Nice weather."
     )
     await talk(services, owner, *(f"Downstairs it is number {n} today." for n in range(40)), thread="noise")
-    results = await found(services, owner, "green bicycle lamp")
+    query = SearchQuery("green bicycle lamp", limit=3, explain=True)
+    results = (await services.search.search(owner, query)).results
     assert [result.id for result in results[:2]] == [asked, said]
-    assert results[1].parts.beside > 0
+    assert results[1].explanation is not None
+    beside = {term.feature: term.order for term in results[1].explanation.features if term.feature in BESIDE}
+    assert sum(beside.values()) > 0, beside
 
 
 async def test_a_short_answer_is_read_after_its_question(

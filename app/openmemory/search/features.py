@@ -84,8 +84,8 @@ class Candidate:
 
 
 class QuestionParts(NamedTuple):
-    """What features read of a question: its text, the times that it names, and the recency that counts. `chance`: its
-    cosines with unrelated texts."""
+    """The parts of a question that features read: its text, the times that it names, and the recency that counts.
+    `chance`: its cosines with unrelated texts."""
 
     text: str
     times: Sequence[Period] = ()

@@ -181,14 +181,24 @@ def ranked(evidence: Evidence) -> list[Ranked]:
                 one.cosine,
                 None if one.words is None else one.words.score,
                 None if late is None else late.maxsim,
-                least=least_score(evidence.rows.get(one.id)),
+                least=least_score(one, evidence),
             )
         )
     return hits
 
 
-def least_score(row: CandidateRow | None) -> float:
-    """The score below which a text is not shown."""
+def newest_first(hits: Sequence[Ranked], ids: Sequence[UUID]) -> list[Ranked]:
+    """Hits that answer equally well, in the order of the `ids` and with the score of the best."""
+    best = max((hit.score for hit in hits), default=0.0)
+    by_id = {hit.id: hit.raised(best) for hit in hits}
+    return [by_id[id_] for id_ in ids if id_ in by_id]
+
+
+def least_score(candidate: Candidate, evidence: Evidence) -> float:
+    """The score below which a text is not shown. What contains the rare words of a question is shown at any score."""
+    if candidate.words is not None and candidate.words.coverage >= weights.LITERAL:
+        return 0.0
+    row = evidence.rows.get(candidate.id)
     is_fact = row is not None and row.thread is None and row.length <= weights.FACT_LENGTH
     return max(weights.MIN_SCORE, weights.FACT_SCORE) if is_fact else weights.MIN_SCORE
 

@@ -55,8 +55,8 @@ from openmemory.search.lexical import LexicalHit
 from openmemory.search.overview import BROAD, overview_answer
 from openmemory.search.periods import NamedTimes, names_a_time
 from openmemory.search.query_analysis import MAX_LEXEMES
-from openmemory.search.query_text import is_broad, lexemes
-from openmemory.search.ranking import Evidence, Ranked, candidates, ranked
+from openmemory.search.query_text import has_words, is_broad, lexemes
+from openmemory.search.ranking import Evidence, Ranked, candidates, newest_first, ranked
 from openmemory.search.readback import log_search, read_best, read_newer, readback
 from openmemory.search.recency import recency_of
 from openmemory.search.reranking import Reranker, rerank
@@ -471,4 +471,7 @@ async def rank(
     late = await late_scores(asked, read.tokens, same, before)
     evidence = Evidence(list(known.values()), question, read.rows, beside, late)
     compared = sorted(late, key=lambda id_: -late[id_].maxsim)
-    return ranked(evidence), SearchRound(evidence.candidates, compared, whole=all(id_ in read.rows for id_ in ids))
+    hits = ranked(evidence)
+    if not has_words(context.query.text):  # signs are in a text or not
+        hits = newest_first(hits, [hit.id for hit in words])
+    return hits, SearchRound(evidence.candidates, compared, whole=all(id_ in read.rows for id_ in ids))
