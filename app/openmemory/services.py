@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -35,6 +36,7 @@ from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.port import PACKAGED
 from openmemory.health.service import Health
 from openmemory.importers.service import Imports
 from openmemory.index.generations.backfill import VectorBackfill
@@ -197,9 +199,14 @@ class Services:
         return Relay(self.database, deliver) if self.stores.shared else None
 
     async def warm(self) -> None:
-        """Load the model and open the index before their first use. An unavailable index fails again at that use."""
+        """Load the model and open the index before their first use. An unavailable index fails again at that use.
+
+        A model of a provider is first asked by a search.
+        """
         with suppress(IndexUnavailable):
             await self.index.open()
+        if self.embedder.model == PACKAGED:
+            await asyncio.shield(self.spaces.serving.prepare())
 
 
 @asynccontextmanager

@@ -39,6 +39,7 @@ NOT_HERE = {
     "openmemory import openmemory http://": "needs the old server; tests/cli/test_import_openmemory.py",
     "openmemory import mem0 http://": "needs mem0's Qdrant; tests/cli/test_import_openmemory.py imports from one",
     "openmemory installation --": "needs a copied database; tests/cli/test_installation.py has one",
+    "python -m benchmarks loaders ": "needs the data of others; tests/benchmarks/test_loaders.py has a little of it",
     "claude mcp add": "needs Claude Code",
     "claude plugin ": "needs Claude Code",
     ".venv/bin/openmemory service ": "changes the user's systemd or launchd; tests/cli/test_service.py",

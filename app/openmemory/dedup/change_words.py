@@ -29,16 +29,17 @@ CHANGED = _phrases(
     extended to, changed our minds, changed my mind, instead, in favour of, in favor of, gave up, given up, dropped,
     removed, got divorced, divorced, got married, got engaged, broke up, transferred, renewed, exchanged, moved
     offices, separated, died, passed away, retired, joined, left, got hired, started at, started working, started
-    drinking, started school, turned, moved in, correction, actually, got a new, got promoted, installed, had a
-    baby, enabled again, disabled, gezogen, umgezogen, ziehe, gewechselt, umgestiegen, ersetzt, umbenannt, verkauft,
-    geschieden, getrennt, geheiratet, verlobt, verstorben, gestorben, gekündigt, aufgehört, verschoben, erhöht,
-    gesenkt, übernommen, abgelöst, statt, stattdessen, geändert, befördert, versetzt, erneuert, déménagé, changé,
-    remplacé, renommé, renommée, vendu, divorcé, marié, mariée, quitté, reporté, arrêté, muté, renouvelé, au lieu
-    de, me mudé, mudé, cambié, me cambié, reemplazado, renombrado, vendí, divorciado, me casé, dejé, aplazado, en
-    vez de, en lugar de, trasferito, trasferita, cambiato, sostituito, rinominato, venduto, divorziato, sposato,
-    lasciato, rimandato, invece, mudei, mudei-me, troquei, substituí, renomeado, vendi, divorciei, casei, deixei,
-    adiado, passou para, em vez de, verhuisd, overgestapt, vervangen, hernoemd, verkocht, gescheiden, getrouwd,
-    gestopt, verzet, in plaats van
+    drinking, started school, turned, moved in, correction, actually, got a new, got promoted, new job, new flat,
+    gave notice, given notice, downsized, installed, had a baby, enabled again, disabled, gezogen, umgezogen, ziehe,
+    gewechselt, umgestiegen, ersetzt, umbenannt, verkauft, geschieden, getrennt, geheiratet, verlobt, verstorben,
+    gestorben, gekündigt, aufgehört, verschoben, erhöht, gesenkt, übernommen, abgelöst, statt, stattdessen,
+    geändert, befördert, versetzt, erneuert, neuen job, neue stelle, neue wohnung, déménagé, changé, remplacé,
+    renommé, renommée, vendu, divorcé, marié, mariée, quitté, reporté, arrêté, muté, renouvelé, résilié, nouvel
+    emploi, au lieu de, me mudé, mudé, cambié, me cambié, reemplazado, renombrado, vendí, divorciado, me casé, dejé,
+    aplazado, nuevo trabajo, en vez de, en lugar de, trasferito, trasferita, cambiato, sostituito, rinominato,
+    venduto, divorziato, sposato, lasciato, rimandato, invece, mudei, mudei-me, troquei, substituí, renomeado,
+    vendi, divorciei, casei, deixei, adiado, passou para, em vez de, verhuisd, overgestapt, vervangen, hernoemd,
+    verkocht, gescheiden, getrouwd, gestopt, verzet, in plaats van
     """
 )
 """Phrases that say that something became another."""

@@ -120,13 +120,17 @@ class Space:
         Raises:
             EmbedderUnavailable: the model does not answer in time, or its circuit is open.
         """
-        if self._background is None or (self._background.done() and self._background.exception() is not None):
-            self._background = asyncio.create_task(background(self.embedder))
         try:
             async with asyncio.timeout(self._deadlines.embedder):
-                return chance_cosine(question, await asyncio.shield(self._background))
+                return chance_cosine(question, await asyncio.shield(self.prepare()))
         except TimeoutError:
             raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s") from None
+
+    def prepare(self) -> asyncio.Task[Vectors]:
+        """The background for `chance`, or the task that embeds it."""
+        if self._background is None or (self._background.done() and self._background.exception() is not None):
+            self._background = asyncio.create_task(background(self.embedder), name="background")
+        return self._background
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         """The nearest points, best first.
