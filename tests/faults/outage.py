@@ -71,8 +71,9 @@ class Outage:
         self.ids[text] = answer["id"]
 
     def search(self) -> dict[str, Any]:
-        """Ask for what all texts speak of; the words are new each time, so that no vector is cached."""
-        body = {"user_id": self.user, "app": "reader", "query": f"lighthouse {next(self.asked)}", "limit": 20}
+        """Asks for what all texts contain. The spaces are new each time, so that no vector is cached."""
+        query = f"the{' ' * next(self.asked)}lighthouse"
+        body = {"user_id": self.user, "app": "reader", "query": query, "limit": 20}
         started = time.perf_counter()
         answer = self.client.post("/api/v1/memories/search", json=body)
         self.searches.append(time.perf_counter() - started)
