@@ -60,6 +60,10 @@ SIZES = (2, 3, 5, 8, 12, 20, 30, 40)
 QUESTION_LEVEL = ("base", "question")
 """Features that are the same for all candidates of a question: they change no order."""
 
+HINGES = {"near": "meaning", "covered": "words", "said": "tokens"}
+"""Features of what is above a point, and of the whole. Above it, more must not count against a text: one in the very
+words of a question is never behind another. If it would, the hinge is left out."""
+
 ORDER_ONLY = ("length",)
 """Features that only order: everyday memories are all short, so what they say of a long text is no chance."""
 
@@ -288,6 +292,8 @@ def ordered(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[
     ]
     weights = np.zeros(len(PLACE))
     weights[columns] = listwise(groups, len(columns)) / spread
+    if falling := {hinge for hinge, whole in HINGES.items() if weights[PLACE[whole]] + weights[PLACE[hinge]] < 0}:
+        return ordered(samples, tables, [name for name in names if name not in falling])
     return weights
 
 
@@ -309,6 +315,8 @@ def scored(samples: Sequence[Sample], tables: Sequence[Table], order: Numbers, n
         )
     weights = np.zeros(len(PLACE))
     weights[columns] = logistic(np.concatenate(rows), np.concatenate(right).astype(float), np.concatenate(each))
+    if falling := {hinge for hinge, whole in HINGES.items() if weights[PLACE[whole]] + weights[PLACE[hinge]] < 0}:
+        return scored(samples, tables, order, [name for name in names if name not in falling])
     return weights
 
 

@@ -130,7 +130,7 @@ async def in_bulk(services: Services, new_user: str) -> AsyncIterator[None]:
     embedding thousands of texts takes longer than the test, and others would wait for it."""
     await services.outbox_delivery.stop()
     yield
-    async with services.database.transaction() as tx:
+    async with services.database.long_transaction(100) as tx:
         added = "DELETE FROM memories USING users AS u WHERE u.id = memories.user_id AND starts_with(u.user_id, :user)"
         await tx.execute(text(added), {"user": new_user})
     services.outbox_delivery.start()

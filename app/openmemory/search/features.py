@@ -49,7 +49,7 @@ NEAR, COVERED, SAID = 1.0, 0.4, 0.55
 """The nearness (`embeddings.chance`), the coverage and the MaxSim above which each says more: a text that is so near is
 rarely another."""
 
-NEAREST = 3.0
+NEAREST = 4.0
 """The greatest nearness that counts."""
 
 UNLISTED = 0.45
