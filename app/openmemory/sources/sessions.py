@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, and_, cast, func, literal_column, select, text, update
+from sqlalchemy import BigInteger, ColumnElement, and_, case, cast, exists, func, literal_column, select, text, update
 
 from openmemory.access.apps import refuse_paused, refuse_unreadable
 from openmemory.access.models import App
@@ -45,10 +45,6 @@ MAX_CONTENT = 8_388_608
 
 _PREFIX = "session-"
 _NUMBERED = re.compile(r"session-([0-9]{1,10})")
-_COLUMNS = (
-    Source.locator, Source.title, Source.summary, Source.namespace, App.name, Source.length, Source.created_at,
-    Source.updated_at,
-)  # fmt: skip
 
 
 def number_of(thread_id: str | None) -> int | None:
@@ -162,7 +158,7 @@ class Sessions:
         await self._rates.search(caller)
         order = _NUMBER.desc(), Source.updated_at.desc(), Source.id
         async with self._database.transaction() as tx:
-            rows, total = await listing.page_of(tx, caller, _COLUMNS, which, order, page=page, size=size)
+            rows, total = await listing.page_of(tx, caller, _columns(caller), which, order, page=page, size=size)
             await audit_log.record(tx, caller, AuditAction.SESSION_LIST, detail={"sessions": len(rows)})
         return SessionPage([_session(row) for row in rows], total, page, size)
 
@@ -177,7 +173,7 @@ class Sessions:
         validation.between(number, "number", 0, MAX_NUMBER)
         which = [_sessions(caller), Source.locator == f"{_PREFIX}{number}", *listing.within(namespaces, self._limits)]
         await self._rates.search(caller)
-        sources = select(*_COLUMNS, Source.id).join(App, App.id == Source.app_id).where(*which)
+        sources = select(*_columns(caller), Source.id).join(App, App.id == Source.app_id).where(*which)
         last = sources.order_by(Source.updated_at.desc(), Source.id).limit(1)
         columns = (Passage.content, Passage.first_line, Passage.last_line, Passage.labels)
         parts = select(*columns).order_by(Passage.position)
@@ -199,6 +195,16 @@ _ORDER = text(
     """
 )
 _NUMBER = cast(func.substr(Source.locator, len(_PREFIX) + 1), BigInteger)
+
+
+def _columns(caller: Caller) -> tuple[Any, ...]:
+    """The columns of a session. Its summary is its first passage too, and empty if the caller may not read that."""
+    first = exists().where(Passage.source_id == Source.id, Passage.position == 1, readable_by(caller, Passage))
+    summary = case((first, Source.summary), else_=literal_column("''")).label("summary")
+    return (
+        Source.locator, Source.title, summary, Source.namespace, App.name, Source.length, Source.created_at,
+        Source.updated_at,
+    )  # fmt: skip
 
 
 def _sessions(caller: Caller, *states: State) -> ColumnElement[bool]:
