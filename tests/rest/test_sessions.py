@@ -122,6 +122,24 @@ async def test_an_app_saves_no_session_that_it_could_not_read_whether_or_not_the
     assert (await read())["content"] == TEXT
 
 
+async def test_no_list_shows_the_summary_of_what_was_deleted(client, new_user, save):
+    await save(summary="Entries are tried again.", content=TEXT)
+    whose = {"user_id": new_user}
+
+    async def summaries() -> list[str | None]:
+        pages = [(await client.get(path, params=whose)).json()["items"] for path in (PATH, "/api/v1/threads")]
+        return [one["summary"] for page in pages for one in page]
+
+    assert await summaries() == ["Entries are tried again."] * 2
+    await client.delete("/api/v1/threads/session-12", params=whose)
+    assert await summaries() == []
+    # A message opens the thread again. What was deleted stays so.
+    body = whose | {"messages": [{"role": "user", "content": "Hello"}], "namespace": "shop"}
+    said = await client.post("/api/v1/threads/session-12/messages", json=body)
+    assert said.status_code == 200, said.text
+    assert [one or None for one in await summaries()] == [None] * 2
+
+
 async def test_secrets_are_redacted_and_orders_are_labelled(save, read):
     token = "ghp_" + "a1B2" * 9
     saved = await save(title=f"Use {token}", content=f"The token is {token}.\n", summary="Nothing.")

@@ -171,8 +171,8 @@ class Conversations:
             .scalar_subquery()
         )
         columns = (
-            Source.locator, Source.namespace, App.name, Source.title, Source.summary, count, Source.created_at,
-            Source.updated_at, Source.closed_at,
+            Source.locator, Source.namespace, App.name, Source.title, listing.summary(caller), count,
+            Source.created_at, Source.updated_at, Source.closed_at,
         )  # fmt: skip
         order = Source.updated_at.desc(), Source.id.desc()
         async with self._database.transaction() as tx:

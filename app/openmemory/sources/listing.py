@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, case, exists, func, null, select
 
 from openmemory.access.models import App
+from openmemory.access.readable import readable_by
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
-from openmemory.sources.models import Source
+from openmemory.sources.models import Passage, Source
 
 MAX_PAGE_SIZE = 100
 
@@ -35,6 +36,12 @@ def within(namespaces: Sequence[str], limits: LimitSettings, rows: Any = Source)
     """
     names = [validation.name(name, "namespace", limits) for name in namespaces]
     return [rows.namespace.in_(names)] if names else []
+
+
+def summary(caller: Caller) -> ColumnElement[str | None]:
+    """The summary of a source. It is its first passage too, so it is null if the caller may not read that."""
+    first = exists().where(Passage.source_id == Source.id, Passage.position == 1, readable_by(caller, Passage))
+    return case((first, Source.summary), else_=null()).label("summary")
 
 
 async def page_of(

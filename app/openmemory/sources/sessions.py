@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, and_, case, cast, exists, func, literal_column, select, text, update
+from sqlalchemy import BigInteger, ColumnElement, and_, cast, func, literal_column, select, text, update
 
 from openmemory.access.apps import refuse_paused, refuse_unreadable
 from openmemory.access.models import App
@@ -198,12 +198,9 @@ _NUMBER = cast(func.substr(Source.locator, len(_PREFIX) + 1), BigInteger)
 
 
 def _columns(caller: Caller) -> tuple[Any, ...]:
-    """The columns of a session. Its summary is its first passage too, and empty if the caller may not read that."""
-    first = exists().where(Passage.source_id == Source.id, Passage.position == 1, readable_by(caller, Passage))
-    summary = case((first, Source.summary), else_=literal_column("''")).label("summary")
     return (
-        Source.locator, Source.title, summary, Source.namespace, App.name, Source.length, Source.created_at,
-        Source.updated_at,
+        Source.locator, Source.title, listing.summary(caller), Source.namespace, App.name, Source.length,
+        Source.created_at, Source.updated_at,
     )  # fmt: skip
 
 
