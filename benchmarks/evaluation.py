@@ -71,7 +71,7 @@ RANK_CONSTANT = 60
 BEHIND = 5
 """Places by which a first answer may stand lower than in the better arm before it counts as lost."""
 SHOWN = "hit@5", "recall@10", "nDCG@10"
-"""The measures of the table for docs."""
+"""The measures that the table for docs has columns for."""
 WAYS = {"BM25": "words (BM25)", "model": "the model", "equal RRF": "both, by reciprocal ranks", "ours": "**a search**"}
 USUAL = LONG_QUERY_NOTE, "Nothing is dated"
 """Beginnings of notes on answers that nothing is missing from."""
@@ -205,7 +205,7 @@ def report_folds(questions: Sequence[Question], ours: Answers) -> None:
 
 def _cell(values: Sequence[float]) -> str:
     low, high = interval(values)
-    return f"{mean(values):9.3f} [{low:.3f},{high:.3f}]"
+    return f"{mean(values):.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _difference(one: Sequence[Mapping[str, float]], other: Sequence[Mapping[str, float]], measure: str) -> str:
@@ -226,15 +226,10 @@ def table(collections: Sequence[tuple[Collection, dict[str, Answers]]]) -> str:
         name = f"{collection.name}: {len(collection.documents):,} documents, {len(collection.questions):,} questions"
         for way, shown in WAYS.items():
             figures = [measured(found[way][one.id], one.relevant) for one in collection.questions]
-            cells = [_interval([each[measure] for each in figures]) for measure in SHOWN]
+            cells = [_cell([each[measure] for each in figures]) for measure in SHOWN]
             lines.append(f"| {name} | {shown} | {' | '.join(cells)} |")
             name = ""
     return "\n".join(lines)
-
-
-def _interval(values: Sequence[float]) -> str:
-    low, high = interval(values)
-    return f"{mean(values):.3f} [{low:.3f}, {high:.3f}]"
 
 
 def report(collection: Collection, found: dict[str, Answers], worst: int) -> None:

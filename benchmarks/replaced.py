@@ -71,7 +71,7 @@ class Pair(NamedTuple):
 
     @property
     def group(self) -> str:
-        """What is left out together: pairs of one older text, or of one store."""
+        """The name of the pairs that are left out of a fit together: those of one older text, or of one store."""
         return self.part if self.kind in ("stored", "in a store") else self.older.casefold()
 
 
@@ -134,8 +134,9 @@ async def stored(sets: Mapping[str, Everyday]) -> list[Pair]:
     """The pairs that the stores of everyday memories compare. The older of two memories is the one that was written
     first. It is replaced if a question names it as what a right answer has replaced."""
     found = []
+    every = iter(await embedded([one.text for everyday in sets.values() for one in everyday.memories]))
     for name, everyday in sets.items():
-        vectors = await embedded([one.text for one in everyday.memories])
+        vectors = np.stack([next(every) for _ in everyday.memories])
         cosines = vectors @ vectors.T
         np.fill_diagonal(cosines, -1.0)
         replaced = {(old, new) for one in everyday.questions for old in one.older for new in one.right - one.older}

@@ -36,7 +36,7 @@ from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.embeddings.port import PACKAGED
+from openmemory.embeddings.port import PACKAGED, EmbedderUnavailable
 from openmemory.health.service import Health
 from openmemory.importers.service import Imports
 from openmemory.index.generations.backfill import VectorBackfill
@@ -199,14 +199,15 @@ class Services:
         return Relay(self.database, deliver) if self.stores.shared else None
 
     async def warm(self) -> None:
-        """Load the model and open the index before their first use. An unavailable index fails again at that use.
+        """Load the model and open the index before their first use. What is unavailable fails again at that use.
 
-        A model of a provider is first asked by a search.
+        A provider is not asked for the background: nothing is sent to it before it is needed.
         """
         with suppress(IndexUnavailable):
             await self.index.open()
         if self.embedder.model == PACKAGED:
-            await asyncio.shield(self.spaces.serving.prepare())
+            with suppress(EmbedderUnavailable):
+                await asyncio.shield(self.spaces.serving.prepare())
 
 
 @asynccontextmanager

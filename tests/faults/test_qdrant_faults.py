@@ -116,7 +116,7 @@ def test_a_qdrant_that_still_reads_still_answers(stack: Stack, outage: Outage, m
     outage.change()
     outage.hybrid(times=5)
     if mode is Mode.READ_ONLY:
-        # Meanwhile the service fails to renew its mark on the collection.
+        # In this time, the service tries to write its mark on the collection again, and cannot.
         ends = time.monotonic() + BEAT_EVERY + 2
         while time.monotonic() < ends:
             outage.hybrid(times=1)

@@ -32,6 +32,12 @@ TEXTS = [
 THEN = datetime(2025, 3, 10, 12, tzinfo=UTC)
 
 
+def show_from(monkeypatch: pytest.MonkeyPatch, score: float) -> None:
+    """Show only what scores so much, facts and others."""
+    for bound in ("MIN_SCORE", "FACT_SCORE"):
+        monkeypatch.setattr(weights, bound, score)
+
+
 async def stored(services: Services, caller: Caller, texts: Sequence[str] = TEXTS, **fields) -> list[UUID]:
     """Memories with their vectors."""
     added = await services.memories.add_many(caller, [MemoryCreate(text=text, **fields) for text in texts])
@@ -97,7 +103,7 @@ async def test_hits_below_the_bound_are_not_shown_unless_everything_is_asked_for
     scores = [result.score for result in every]
     assert len(scores) > 1
     assert None not in scores
-    monkeypatch.setattr(weights, "MIN_SCORE", (scores[0] + scores[1]) / 2)
+    show_from(monkeypatch, (scores[0] + scores[1]) / 2)
     shown = (await services.search.search(app_caller, SearchQuery(query))).results
     assert [result.id for result in shown] == [every[0].id]
     logs = [(await services.memories.access_log(owner, result.id)).total for result in every[:2]]
@@ -107,7 +113,7 @@ async def test_hits_below_the_bound_are_not_shown_unless_everything_is_asked_for
 async def test_a_text_that_contains_the_query_as_written_is_shown_at_any_score(
     services: Services, owner: Caller, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(weights, "MIN_SCORE", 1.1)
+    show_from(monkeypatch, 1.1)
     monkeypatch.setattr(weights, "LITERAL", 1.1)
     await stored(services, owner, [*TEXTS, "The ticket is SN-2041, map(x => x / 10), and the host is 🦊"])
     for query in ("SN-2041", "sn-2041", "2041", "=>", "🦊", "the host is"):
@@ -208,7 +214,7 @@ async def test_passages_end_where_evidence_ends_and_an_empty_answer_says_so(
     assert some.results[0].content == TEXTS[4]
     none = await services.search.passages(owner, SearchQuery("quasar redshift"))
     assert (none.results, none.note) == ([], "No passage that you may read matches “quasar redshift”")
-    monkeypatch.setattr(weights, "MIN_SCORE", 1.1)
+    show_from(monkeypatch, 1.1)
     monkeypatch.setattr(weights, "LITERAL", 1.1)
     assert (await services.search.passages(owner, SearchQuery("who plays the violin?"))).results == []
     assert len((await services.search.passages(owner, SearchQuery("violin"))).results) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -21,7 +22,7 @@ from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 
 SHIFT = 1.78
-"""The length of what all vectors have in common. Unrelated texts have a cosine of .76."""
+"""The length of the direction that every vector contains. With it, unrelated texts have a cosine of .76."""
 
 SAME = {
     "wohne": "live", "vivo": "live", "nüsse": "nuts", "nueces": "nuts", "allergisch": "allergic",
@@ -47,16 +48,15 @@ class MultilingualServer(EmbeddingServer):
 
     @property
     def common(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """What all vectors have in common."""
+        """The direction that every vector contains."""
         one = np.random.default_rng(3).standard_normal(self.dimension)
         return SHIFT * one / np.linalg.norm(one)
 
 
 @pytest.fixture
 def server() -> Iterator[MultilingualServer]:
-    server = MultilingualServer(256)
-    yield server
-    server.close()
+    with closing(MultilingualServer(256)) as server:
+        yield server
 
 
 @pytest.fixture

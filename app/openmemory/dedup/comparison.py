@@ -125,7 +125,7 @@ class MemoryComparison:
 
 
 async def _near(space: Space, row: Any) -> tuple[ChanceCosine, list[Hit]]:
-    """The memories of the same namespace that are nearest to one, and the cosines that it has by chance."""
+    """The nearest memories of the same namespace, and the cosines of this memory with unrelated texts."""
     where = Filter(row.user_id, namespaces=(row.namespace,), excluded=(row.id,))
     vector = np.frombuffer(row.vector, dtype="<f4")
     if len(vector) != await space.dimension():  # a text of several chunks says too many things
@@ -140,7 +140,7 @@ def _may_replace(one: Any, other: Any) -> bool:
 
 
 def agree(*pairs: tuple[object, object]) -> bool:
-    """Returns True if no pair has two different values. None agrees with everything."""
+    """Returns True if the two values of each pair are equal, or one of them is None."""
     return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
@@ -193,8 +193,8 @@ _COMPARABLE = CompiledStatement(
     text(f"SELECT {_COLUMNS} FROM memories AS m WHERE m.id = ANY(CAST(:ids AS uuid[])) AND {_IS_COMPARABLE}")  # noqa: S608 - as above
 )
 
-# The pairs in which a memory is the newer one are computed again. Those in which it is the older one are removed only
-# if its text has changed.
+# Pairs in which a memory is the newer one are computed again. Pairs in which it is the older one are removed if its
+# text has changed.
 _FORGET = text(
     """
     DELETE FROM near_memories AS n USING memories AS m

@@ -50,9 +50,6 @@ LEAST_WORDS = 3
 ZONE = 2
 """The number of words, without articles, that name what a sentence is about, if it has no form of "to be"."""
 
-NEAREST = 4.0
-"""The greatest nearness that counts."""
-
 LEAST_FRAME = 3
 """The number of words at the ends of two texts that make them one sentence with another value, if they are equal."""
 
@@ -114,8 +111,8 @@ def asks_of_before(question: str) -> bool:
 
 
 def features(older: str, newer: str, nearness: float | None) -> dict[str, float]:
-    """The features of a pair, each from -1 to 1 or about so. Empty for texts that cannot replace each other: a text is
-    too long or too short, or nothing in them tells of a state that changes, as in two lists of words."""
+    """The features of a pair; most are between -1 and 1. Empty if the texts cannot replace each other: one is too long
+    or too short, or no word says that something has a state, as in two lists of words."""
     if max(len(older), len(newer)) > LONGEST or min(_words_of(older), _words_of(newer)) < LEAST_WORDS:
         return {}
     old, new = _read(older), _read(newer)
@@ -133,7 +130,7 @@ def features(older: str, newer: str, nearness: float | None) -> dict[str, float]
     shared = old.content & new.content
     once = bool(_groups(old, _ONCE) & _groups(new, _ONCE))
     linked = once or bool(shared)
-    near = USUAL_NEARNESS if nearness is None else min(nearness, NEAREST)
+    near = USUAL_NEARNESS if nearness is None else nearness
     many = bool(old.set & MANY and new.set & MANY) and not turn
     more = bool(old.content) and old.content <= new.content and not turn
     contrary = _contrary(_groups(old, _SIDES), _groups(new, _SIDES))

@@ -23,6 +23,9 @@ LEAST_DEVIATION = 0.01
 SCALE = 4.0
 """The number of standard deviations that count as 1."""
 
+NEAREST = 4.0
+"""The greatest nearness. More says nothing: the texts are the same."""
+
 
 class ChanceCosine(NamedTuple):
     """The mean and the standard deviation of a question's cosines with the background."""
@@ -31,12 +34,12 @@ class ChanceCosine(NamedTuple):
     deviation: float
 
     def nearness(self, cosine: float) -> float:
-        """The standard deviations of a cosine above the mean, divided by `SCALE`.
+        """The standard deviations of a cosine above the mean, divided by `SCALE`, at most `NEAREST`.
 
         >>> ChanceCosine(mean=0.1, deviation=0.1).nearness(0.5)
         1.0
         """
-        return (cosine - self.mean) / self.deviation / SCALE
+        return min((cosine - self.mean) / self.deviation / SCALE, NEAREST)
 
 
 USUAL = ChanceCosine(0.065, 0.073)
@@ -58,6 +61,6 @@ async def background(embedder: Embedder) -> Vectors:
 
 
 def chance_cosine(question: Vector, vectors: Vectors) -> ChanceCosine:
-    """The cosines of a question with the background, in brief."""
+    """The mean and the standard deviation of the cosines between a question and the background."""
     cosines = vectors @ question
     return ChanceCosine(float(cosines.mean()), max(float(cosines.std()), LEAST_DEVIATION))

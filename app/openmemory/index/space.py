@@ -127,10 +127,11 @@ class Space:
             raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s") from None
 
     def prepare(self) -> asyncio.Task[Vectors]:
-        """The background for `chance`, or the task that embeds it."""
-        if self._background is None or (self._background.done() and self._background.exception() is not None):
-            self._background = asyncio.create_task(background(self.embedder), name="background")
-        return self._background
+        """The task that embeds the background for `chance`. It starts again if it failed."""
+        task = self._background
+        if task is None or task.cancelled() or (task.done() and task.exception() is not None):
+            task = self._background = asyncio.create_task(background(self.embedder), name="background")
+        return task
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         """The nearest points, best first.

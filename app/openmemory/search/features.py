@@ -49,9 +49,6 @@ NEAR, COVERED, SAID = 1.0, 0.4, 0.55
 """The nearness (`embeddings.chance`), the coverage and the MaxSim above which each says more: a text that is so near is
 rarely another."""
 
-NEAREST = 4.0
-"""The greatest nearness that counts."""
-
 UNLISTED = 0.45
 """The nearness of a text that is not among the nearest: what unrelated texts have at most."""
 
@@ -84,8 +81,8 @@ class Candidate:
 
 
 class QuestionParts(NamedTuple):
-    """The parts of a question that features read: its text, the times that it names, and the recency that counts.
-    `chance`: its cosines with unrelated texts."""
+    """A question as features read it: its text, the times that it names, the recency that counts, and by `chance` the
+    cosines that it has with unrelated texts."""
 
     text: str
     times: Sequence[Period] = ()
@@ -108,7 +105,7 @@ def own_evidence(candidates: Sequence[Candidate], late: Mapping[UUID, LateScore]
         maxsim, distinct = (0.0, 0.0) if said is None else said
         meaning = 0.0 if one.waiting else UNLISTED
         if one.cosine is not None:
-            meaning = min(question.chance.nearness(one.cosine), NEAREST)
+            meaning = question.chance.nearness(one.cosine)
         coverage = 0.0 if one.words is None else one.words.coverage
         high = max(0.0, meaning - NEAR), max(0.0, coverage - COVERED), max(0.0, maxsim - SAID)
         own = 1.0, 0.0 if one.waiting else asked, meaning, high[0], coverage, high[1], maxsim, high[2]

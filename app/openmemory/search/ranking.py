@@ -200,7 +200,7 @@ def least_score(candidate: Candidate, evidence: Evidence) -> float:
         return 0.0
     row = evidence.rows.get(candidate.id)
     is_fact = row is not None and row.thread is None and row.length <= weights.FACT_LENGTH
-    return max(weights.MIN_SCORE, weights.FACT_SCORE) if is_fact else weights.MIN_SCORE
+    return weights.FACT_SCORE if is_fact else weights.MIN_SCORE
 
 
 def levelled(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
