@@ -231,6 +231,39 @@ async def test_what_another_process_has_taken_over_is_not_done_twice(
         assert await tx.scalar(text(added), {"user": claude.user_id}) == 1
 
 
+@pytest.mark.parametrize("status", ["done", "pending"])
+async def test_an_attempt_that_could_not_be_recorded_is_made_again_long_before_its_lease_ends(
+    inferring: Services, model: LlmServer, claude: Caller, done: Done, status: str
+) -> None:
+    """Deadlocks, more than one transaction is tried again after."""
+    function = f"""
+        CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF NEW.holder IS NULL AND OLD.holder IS NOT NULL AND OLD.attempts = 1 AND NEW.status = '{status}'
+                AND nextval('faults') <= 4 THEN
+                RAISE EXCEPTION 'deadlock detected' USING ERRCODE = 'deadlock_detected';
+            END IF;
+            RETURN NEW;
+        END $$"""
+    trigger = "CREATE TRIGGER fault BEFORE UPDATE ON captures FOR EACH ROW EXECUTE FUNCTION fault()"
+    model.script = lambda _: says({"operations": [FIG]})
+    if status == "pending":
+        model.script = lambda _: Answer("overloaded", status=500) if len(model.asked) == 1 else says({"operations": []})
+    async with inferring.database.transaction() as tx:
+        for statement in ("CREATE SEQUENCE faults", function, trigger):
+            await tx.execute(text(statement))
+    try:
+        outcome = await inferring.captures.add(claude, CaptureCreate(MemoryCreate(text="I like figs."), wait=False))
+        await done(outcome)
+        async with inferring.database.statement() as tx:
+            assert await tx.scalar(text("SELECT last_value FROM faults")) >= 4
+    finally:
+        async with inferring.database.transaction() as tx:
+            await tx.execute(text("DROP TRIGGER fault ON captures"))
+            await tx.execute(text("DROP FUNCTION fault"))
+            await tx.execute(text("DROP SEQUENCE faults"))
+    assert (await inferring.captures.get(claude, outcome.capture_id)).attempts == 2
+
+
 async def test_what_an_administrator_asks_for_besides_reaches_the_model_at_once(
     inferring: Services, model: LlmServer, say: Say
 ) -> None:

@@ -79,6 +79,14 @@ _RENEW = text(
     """
 ).bindparams(bindparam("id", type_=Uuid), bindparam("holder", type_=Uuid))
 
+_RELEASE = text(
+    """
+    UPDATE captures SET status = CASE WHEN bad_answers >= :most THEN 'failed' ELSE 'pending' END, holder = NULL,
+        due_at = now() + make_interval(secs => :pause), updated_at = now()
+    WHERE id = :id AND holder = :holder AND status = 'working'
+    """
+).bindparams(bindparam("id", type_=Uuid), bindparam("holder", type_=Uuid))
+
 _HELD = text(
     "SELECT id FROM captures WHERE id = :id AND holder = :holder AND status = 'working' FOR NO KEY UPDATE"
 ).bindparams(bindparam("id", type_=Uuid), bindparam("holder", type_=Uuid))
@@ -156,6 +164,12 @@ async def claim(database: Database, *, lease: float) -> ClaimedCapture | None:
 async def renew(tx: Tx, claimed: ClaimedCapture, *, lease: float) -> None:
     """Extends the lease of a capture."""
     await tx.execute(_RENEW, {"id": claimed.id, "holder": claimed.holder, "lease": lease})
+
+
+async def release(tx: Tx, claimed: ClaimedCapture, *, pause: float, most: int) -> None:
+    """Makes a capture that this process still holds due again after a pause in seconds. With `most` unusable answers or
+    more, it counts as failed again, so that later ones do not wait for it."""
+    await tx.execute(_RELEASE, {"id": claimed.id, "holder": claimed.holder, "pause": pause, "most": most})
 
 
 async def held(tx: Tx, claimed: ClaimedCapture) -> bool:

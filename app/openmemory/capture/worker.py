@@ -95,6 +95,8 @@ class Worker:
         self._loop: asyncio.Task[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._busy: set[UUID] = set()
+        self._unrecorded: list[ClaimedCapture] = []
+        """The captures whose last attempt could not be recorded. They are released when the database answers."""
         self._watched: dict[UUID, set[Steps]] = {}
         self._away = 0.0
         self._away_until = 0.0
@@ -166,6 +168,7 @@ class Worker:
 
     async def _fill(self) -> float:
         """Starts as many captures as the concurrency allows. Returns the seconds until the next check."""
+        await self._release()
         while len(self._working) < self._settings.llm.concurrency:
             if (rest := self._away_until - time.monotonic()) > 0:
                 self._give_up_waiting()
@@ -181,6 +184,14 @@ class Worker:
             self._working.add(task)
             task.add_done_callback(self._ended)
         return IDLE
+
+    async def _release(self) -> None:
+        """Makes captures whose last attempt could not be recorded due after the usual pause, not after their lease."""
+        while self._unrecorded:
+            claimed = self._unrecorded[-1]
+            async with self._database.statement() as tx:
+                await queue.release(tx, claimed, pause=_pause_after(claimed), most=MAX_BAD_ANSWERS)
+            self._unrecorded.pop()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
@@ -223,7 +234,8 @@ class Worker:
             ended = "forbidden"
             await self._postponed(claimed, cost, error.message, over=True)
         except Unavailable as error:
-            log.debug("capture %s is retried: %s", claimed.id, error)  # retried when its lease ends
+            log.debug("capture %s is retried: %s", claimed.id, error)
+            self._unrecorded.append(claimed)
         except Exception as error:
             log.exception("capture %s failed; retried", claimed.id)
             await self._postponed(claimed, cost, f"{type(error).__name__}, which the log tells of", bad=True)
@@ -299,21 +311,28 @@ class Worker:
         """
         log.warning("capture %s: attempt %d failed: %s", claimed.id, claimed.attempts, error)
         try:
-            async with self._database.transaction() as tx:
-                became = None
-                if await queue.held(tx, claimed):
-                    bad = bad or (broke and await queue.answered_others(tx, claimed))
-                    over = over or (broke and claimed.attempts >= MAX_UNANSWERED)
-                    wrong = MAX_BAD_ANSWERS if over else claimed.bad_answers + int(bad)
-                    values = _failed(claimed, error, wait, wrong) | _spent(cost)
-                    became = values["status"] if wrong >= MAX_BAD_ANSWERS > claimed.bad_answers else None
-                    if wrong >= MAX_BAD_ANSWERS or claimed.attempts >= MAX_BAD_ANSWERS:
-                        values |= await self._stored_verbatim(tx, claimed)
-                    await tx.execute(update(Capture).where(Capture.id == claimed.id).values(values))
-                await usage.record(tx, claimed.app_id, claimed.namespace, cost, became=became)
+            await self._record_failure(claimed, cost, error, wait=wait, bad=bad, broke=broke, over=over)
         except Unavailable as away:
-            log.debug("a capture is retried: %s", away)  # retried when its lease ends
+            log.debug("a capture is retried: %s", away)
+            self._unrecorded.append(claimed)
         self._delivery.wake()
+
+    @retry_on_conflict
+    async def _record_failure(
+        self, claimed: ClaimedCapture, cost: Cost, error: str, *, wait: float, bad: bool, broke: bool, over: bool
+    ) -> None:
+        async with self._database.transaction() as tx:
+            became = None
+            if await queue.held(tx, claimed):
+                bad = bad or (broke and await queue.answered_others(tx, claimed))
+                over = over or (broke and claimed.attempts >= MAX_UNANSWERED)
+                wrong = MAX_BAD_ANSWERS if over else claimed.bad_answers + int(bad)
+                values = _failed(claimed, error, wait, wrong) | _spent(cost)
+                became = values["status"] if wrong >= MAX_BAD_ANSWERS > claimed.bad_answers else None
+                if wrong >= MAX_BAD_ANSWERS or claimed.attempts >= MAX_BAD_ANSWERS:
+                    values |= await self._stored_verbatim(tx, claimed)
+                await tx.execute(update(Capture).where(Capture.id == claimed.id).values(values))
+            await usage.record(tx, claimed.app_id, claimed.namespace, cost, became=became)
 
     async def _stored_verbatim(self, tx: Tx, claimed: ClaimedCapture) -> dict[str, Any]:
         """Stores the text as it is, unless it is stored already. Returns the columns that name the memories."""
@@ -365,9 +384,14 @@ class Worker:
                 log.warning("a lease could not be renewed: %s", error)
 
 
+def _pause_after(claimed: ClaimedCapture) -> float:
+    """The seconds until a capture is read again after a failed attempt."""
+    return min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(claimed.attempts - 1, 20))
+
+
 def _failed(claimed: ClaimedCapture, error: str, wait: float, bad_answers: int) -> dict[str, Any]:
     """The columns of a capture after a failed attempt."""
-    pause = min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(claimed.attempts - 1, 20))
+    pause = _pause_after(claimed)
     over = bad_answers >= MAX_BAD_ANSWERS
     if over:
         pause = min(LAST_AGAIN, FIRST_AGAIN * 2 ** min(max(0, claimed.attempts - MAX_BAD_ANSWERS), 20))
