@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from unittest.mock import patch
 
@@ -29,8 +29,8 @@ def _weightless(*names: str) -> Ablation:
     return without
 
 
-async def _nothing(*_: object) -> dict[object, object]:
-    return {}
+async def _nothing(_: object, texts: Sequence[object]) -> list[None]:
+    return [None] * len(texts)
 
 
 ABLATIONS: dict[str, Ablation] = {

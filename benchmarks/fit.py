@@ -35,8 +35,17 @@ from benchmarks.collections import Collection, Document, Question, mean, measure
 from benchmarks.evaluation import Asked, opened, patient
 from benchmarks.service import temporary_folder
 from openmemory.search import ranking, service
-from openmemory.search.features import COMPARED, FEATURES, OWN, PLACE, Candidate, Table
-from openmemory.search.ranking import Evidence, Ranked, levelled, table_of
+from openmemory.search.features import (
+    COMPARED,
+    FEATURES,
+    OWN,
+    PLACE,
+    Candidate,
+    QuestionParts,
+    Table,
+    own_evidence,
+)
+from openmemory.search.ranking import Ranked, levelled, table_of
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.weights import Weights, vector
 from openmemory.services import open_services
@@ -82,7 +91,8 @@ class Sample:
     collection: str
     fold: str
     small: bool
-    evidence: Evidence
+    candidates: Sequence[Candidate]
+    question: QuestionParts
     names: list[str]
     relevant: frozenset[str]
     near: frozenset[str] = frozenset()
@@ -103,24 +113,35 @@ class Sample:
         return np.array([name in self.relevant for name in self.names], dtype=np.bool_)
 
 
+def by_vectors(sample: Sample) -> Sample:
+    """The sample as a model without tokens would see it."""
+    return replace(sample, candidates=[replace(one, late=None) for one in sample.candidates])
+
+
 def by_words(sample: Sample) -> Sample:
     """The sample as text search alone would see it."""
-    old = sample.evidence
     some = [
-        (Candidate(one.id, None, one.words, waiting=True), name)
-        for one, name in zip(old.candidates, sample.names, strict=True)
+        (replace(one, cosine=None, late=None, waiting=True), name)
+        for one, name in zip(sample.candidates, sample.names, strict=True)
         if one.words is not None or one.cosine is None
     ]
-    evidence = replace(old, candidates=[one for one, _ in some], late={})
-    return replace(sample, evidence=evidence, names=[name for _, name in some])
+    return replace(sample, candidates=[one for one, _ in some], names=[name for _, name in some])
 
 
-MODES: dict[str, Callable[[Sample], Sample]] = {
-    "TOKENS": lambda one: one,
-    "VECTORS": lambda one: replace(one, evidence=replace(one.evidence, late={})),
-    "WORDS": by_words,
+class Mode(NamedTuple):
+    """A kind of evidence that has weights of its own: samples with no more than that, and the `unknown` features."""
+
+    of: Callable[[Sample], Sample]
+    unknown: frozenset[str]
+
+
+_NO_TOKENS = frozenset(("tokens", "said", *COMPARED))
+
+MODES = {
+    "TOKENS": Mode(lambda one: one, frozenset()),
+    "VECTORS": Mode(by_vectors, _NO_TOKENS),
+    "WORDS": Mode(by_words, _NO_TOKENS | {"question", "meaning", "near"}),
 }
-"""The kinds of evidence that have weights of their own: a sample with no more than that."""
 
 
 def small_stores(collection: Collection, count: int, seed: int = 1) -> Collection:
@@ -146,20 +167,21 @@ def small_stores(collection: Collection, count: int, seed: int = 1) -> Collectio
 
 async def gathered(asked: Asked, question: Question, text: str, space: str, *, small: bool) -> Sample | None:
     """Asks a question in a namespace. None: nothing was ranked, as for a question of nothing but a time."""
-    seen: list[Evidence] = []
+    seen: list[tuple[Sequence[Candidate], QuestionParts]] = []
 
-    def kept(evidence: Evidence) -> list[Ranked]:
-        seen.append(evidence)
-        return ranking.ranked(evidence)
+    def kept(candidates: Sequence[Candidate], question: QuestionParts) -> list[Ranked]:
+        seen.append((candidates, question))
+        return ranking.ranked(candidates, question)
 
     with patch.object(service, "ranked", kept):
         await asked.services.search.search(asked.caller, SearchQuery(text, limit=RESULTS, namespaces=(space,)))
-    if not seen or not seen[-1].candidates:
+    if not seen or not seen[-1][0]:
         return None
-    names = [asked.documents.get(one.id, "") for one in seen[-1].candidates]
+    candidates, parts = seen[-1]
+    names = [asked.documents.get(one.id, "") for one in candidates]
     relevant = question.relevant if text == question.text and space == question.namespace else frozenset()
     fold = question.namespace.split(" small ")[0]
-    return Sample(asked.collection.name.removesuffix("-small"), fold, small, seen[-1], names, relevant)
+    return Sample(asked.collection.name.removesuffix("-small"), fold, small, candidates, parts, names, relevant)
 
 
 async def samples_of(collection: Collection, others: Collection, data: Path, *, small: bool) -> list[Sample]:
@@ -325,25 +347,52 @@ class Fit(NamedTuple):
 
     alone: Numbers
     tables: list[Table]
+    features: Sequence[str]
 
     def weights(self, samples: Sequence[Sample], without: AbstractSet[int] = frozenset()) -> Weights:
         """The weights, fitted without the samples in these places."""
         places = [at for at in range(len(samples)) if at not in without]
         some, tables = [samples[at] for at in places], [self.tables[at] for at in places]
-        order = ordered(some, tables, FEATURES)
-        return Weights(self.alone, order, scored(some, tables, order, FEATURES))
+        order = ordered(some, tables, self.features)
+        return Weights(self.alone, order, scored(some, tables, order, self.features))
 
 
-def tabled(samples: Sequence[Sample]) -> Fit:
+def tabled(samples: Sequence[Sample], unknown: AbstractSet[str]) -> Fit:
     """Fits the few weights of a text alone, and computes all features by them."""
+    own = [name for name in OWN if name not in unknown]
     nothing = Weights(vector({}), vector({}), vector({}))
     tables = [_table(one, nothing) for one in samples]
-    alone = scored(samples, tables, ordered(samples, tables, OWN), OWN)
-    return Fit(alone, [_table(one, nothing._replace(alone=alone)) for one in samples])
+    alone = scored(samples, tables, ordered(samples, tables, own), own)
+    tables = [_table(one, nothing._replace(alone=alone)) for one in samples]
+    return Fit(alone, tables, [name for name in FEATURES if name not in unknown])
 
 
 def _table(sample: Sample, weights: Weights) -> Table:
-    return table_of(sample.evidence, [weights] * len(sample.evidence.candidates))
+    return table_of(sample.candidates, sample.question, weights)
+
+
+def estimates(samples: Sequence[Sample]) -> str:
+    """What estimates an unknown nearness and an unknown MaxSim, as they stand in `openmemory.search.features`."""
+    rows, known, each = [], [], []
+    sizes = Counter[str]()
+    for one in samples:
+        table = own_evidence(one.candidates, one.question)[:, [PLACE[name] for name in ("meaning", "words", "tokens")]]
+        of = [at for at, each in enumerate(one.candidates) if each.late is not None]
+        rows.append(table[of])
+        sizes[one.collection] += len(of)
+        known.append(np.array([one.candidates[at].cosine is not None for at in of], dtype=np.bool_))
+        each += [one.collection] * len(of)
+    table, listed = np.concatenate(rows), np.concatenate(known)
+    root = np.sqrt([1_000 / sizes[name] for name in each])
+    meaning, words, tokens = table.T
+    one = np.ones(len(table))
+    near = np.stack([one, words], axis=1) * root[:, None]
+    said = np.stack([one, meaning, words], axis=1) * root[:, None]
+    found = {
+        "NEARNESS": np.linalg.lstsq(near[listed], (meaning * root)[listed], rcond=None)[0],
+        "MAXSIM": np.linalg.lstsq(said, tokens * root, rcond=None)[0],
+    }
+    return "\n".join(f"{name} = ({', '.join(f'{value:.3g}' for value in by)})" for name, by in found.items())
 
 
 def held_out(samples: Sequence[Sample], fit: Fit) -> list[tuple[Numbers, Numbers]]:
@@ -419,14 +468,16 @@ def printed(name: str, weights: Weights) -> str:
 
 def run(samples: Sequence[Sample], modes: Sequence[str] = tuple(MODES)) -> None:
     """Fits and measures each kind of evidence."""
-    for mode in modes:
-        some = [one for each in samples if (one := MODES[mode](each)).evidence.candidates]
-        print(f"{mode}, held out:")
-        fit = tabled(some)
+    print(estimates(samples))
+    for name in modes:
+        mode = MODES[name]
+        some = [one for each in samples if (one := mode.of(each)).candidates]
+        print(f"{name}, held out:")
+        fit = tabled(some, mode.unknown)
         found = held_out(some, fit)
         report(some, found)
         report_bounds(some, found)
-        print(printed(mode, fit.weights(some)), flush=True)
+        print(printed(name, fit.weights(some)), flush=True)
 
 
 async def all_samples(

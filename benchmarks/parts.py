@@ -17,7 +17,7 @@ from openmemory.search.features import QuestionParts
 from openmemory.search.lexical import LexicalHit, LexicalSearch
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.query_analysis import QueryAnalysis, analysed
-from openmemory.search.ranking import Evidence, candidates, ranked
+from openmemory.search.ranking import candidates, ranked
 from openmemory.search.readback import readback
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import open_services
@@ -50,7 +50,7 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
         words = [await from_postgresql(at) for at in range(COUNT)]
         dense = [await index.search(vector, where, CANDIDATES) for vector in vectors]
         found = [
-            ranked(Evidence(candidates(near, said), QuestionParts(query.text)))
+            ranked(candidates(near, said), QuestionParts(query.text))
             for near, said, query in zip(dense, words, queries, strict=True)
         ]
 
@@ -59,7 +59,7 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
             await readback(contexts[at], candidates, limit=10, method=Method.HYBRID)
 
         async def ranking(at: int) -> None:
-            ranked(Evidence(candidates(dense[at], words[at]), QuestionParts(queries[at].text)))
+            ranked(candidates(dense[at], words[at]), QuestionParts(queries[at].text))
 
         fresh = [SearchQuery(next(inputs)) for _ in range(COUNT)]
         work: dict[str, Callable[[int], Awaitable[object]]] = {

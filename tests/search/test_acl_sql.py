@@ -23,15 +23,15 @@ from openmemory.index.port import Hit
 from openmemory.index.space import Space, Spaces
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.search.candidate_rows import MAX_COMPARED, candidate_rows
+from openmemory.search.candidate_rows import candidate_rows
 from openmemory.search.candidates import CANDIDATES
 from openmemory.search.commonness import smoothed_idf
 from openmemory.search.context import FLOORS
 from openmemory.search.features import QuestionParts
-from openmemory.search.late_interaction import late_scores
+from openmemory.search.late_interaction import TokenizedText, late_scores
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.query_analysis import COMMON_SHARE, MIN_MEMORIES, RATE, SAMPLE
-from openmemory.search.ranking import Evidence, candidates, ranked
+from openmemory.search.ranking import candidates, ranked
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -127,10 +127,11 @@ async def exhaustive(
     whole = (await services.embedder.query(query)).tokens if dense else None
     async with services.database.statement() as tx:
         read = await candidate_rows(tx, caller, ids, services.embedder.model if dense else None)
-    assert whole is None or len(read.tokens.ids) == min(len(ids), MAX_COMPARED)
-    late = await late_scores(whole, read.tokens, ids, {})
-    question = QuestionParts(query, chance=chance)
-    return [(hit.id, hit.order) for hit in ranked(Evidence(found, question, read.rows, late=late))[:LIMIT]]
+    assert whole is None or all(one.tokens for one in read.rows.values())
+    late = await late_scores(whole, [TokenizedText(read.rows[id_].tokens or b"") for id_ in ids])
+    for one, score in zip(found, late, strict=True):
+        one.row, one.late = read.rows[one.id], score
+    return [(hit.id, hit.order) for hit in ranked(found, QuestionParts(query, chance=chance))[:LIMIT]]
 
 
 def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:

@@ -19,14 +19,20 @@ from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import CODE
 from openmemory.embeddings.tokens import cosines, rounded
 from openmemory.identity.caller import Caller
-from openmemory.index import tokens
-from openmemory.index.models import ItemKind
 from openmemory.index.space import Space, Spaces
-from openmemory.index.tokens import StoredTokens
 from openmemory.memories.schemas import MemoryUpdate
 from openmemory.search import late_interaction
-from openmemory.search.late_interaction import BLOCK, CONTEXT, MIN_COMPARED, compared, first, in_context, late_scores
-from openmemory.search.schemas import Method, SearchAnswer, SearchQuery, SearchResult
+from openmemory.search.candidate_rows import candidate_rows
+from openmemory.search.late_interaction import (
+    BLOCK,
+    CONTEXT,
+    MIN_COMPARED,
+    TokenizedText,
+    compared,
+    in_context,
+    late_scores,
+)
+from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
@@ -74,11 +80,10 @@ def written_out(question: np.ndarray, parts: list[np.ndarray]) -> tuple[list[flo
 def test_a_maxsim_is_that_of_the_best_window(counts: list[int], asked: int, seed: int) -> None:
     chance = np.random.default_rng(seed)
     question, parts = spoken(chance, asked), [drawn(chance, count) for count in counts]
-    kept = StoredTokens(IDS[: len(counts)], counts, np.concatenate(parts))
-    found = compared(question, kept)
+    found = compared(question, counts, np.concatenate(parts))
     plain, distinct = written_out(question, parts)
-    assert [found[id_].maxsim for id_ in kept.ids] == pytest.approx(plain, abs=1e-5)
-    assert [found[id_].distinct for id_ in kept.ids] == pytest.approx(distinct, abs=1e-4)
+    assert [one.maxsim for one in found] == pytest.approx(plain, abs=1e-5)
+    assert [one.distinct for one in found] == pytest.approx(distinct, abs=1e-4)
 
 
 def test_what_is_said_together_says_more_than_what_is_scattered() -> None:
@@ -87,8 +92,8 @@ def test_what_is_said_together_says_more_than_what_is_scattered() -> None:
     first, second = np.packbits(question > 0, axis=1)
     together, scattered = rest.copy(), rest.copy()
     together[[5, 9]] = scattered[[5, 5 * BLOCK]] = first, second
-    found = compared(question, StoredTokens(IDS[:2], [len(rest)] * 2, np.concatenate([together, scattered])))
-    assert found[IDS[0]].maxsim > 1.5 * found[IDS[1]].maxsim
+    one, other = compared(question, [len(rest)] * 2, np.concatenate([together, scattered]))
+    assert one.maxsim > 1.5 * other.maxsim
 
 
 def test_a_token_that_all_have_says_little_and_one_that_few_have_much() -> None:
@@ -98,43 +103,54 @@ def test_a_token_that_all_have_says_little_and_one_that_few_have_much() -> None:
     for one in texts:
         one[0] = common
     texts[2][1] = rare
-    kept = StoredTokens(IDS[:9], [4] * 9, np.concatenate(texts))
-    said = compared(question, kept)
-    assert said[IDS[2]].distinct > 0.8
-    assert max(said[IDS[at]].distinct for at in (0, 1, 3)) < 0.1
-    few = compared(question, StoredTokens(IDS[:3], [4] * 3, kept.tokens[:12]))
-    assert [one.distinct for one in few.values()] == [0, 0, 0]
-    assert few[IDS[2]].maxsim == pytest.approx(said[IDS[2]].maxsim)
+    said = compared(question, [4] * 9, np.concatenate(texts))
+    assert said[2].distinct > 0.8
+    assert max(said[at].distinct for at in (0, 1, 3)) < 0.1
+    few = compared(question, [4] * 3, np.concatenate(texts[:3]))
+    assert [one.distinct for one in few] == [0, 0, 0]
+    assert few[2].maxsim == pytest.approx(said[2].maxsim)
 
 
 async def test_numbers_alone_and_texts_without_tokens_are_not_compared() -> None:
     chance = np.random.default_rng(2)
-    asked, kept = spoken(chance, 4), StoredTokens(IDS[:2], [2, 2], drawn(chance, 4))
-    assert await late_scores(0 * asked, kept, IDS[:2], {}) == {}
-    assert await late_scores(None, kept, IDS[:2], {}) == {}
-    assert await late_scores(asked, tokens.NONE, IDS[:2], {}) == {}
-    assert (await late_scores(asked, kept, IDS[1:4], {})).keys() == {IDS[1]}
+    asked, own = spoken(chance, 4), drawn(chance, 2).tobytes()
+    some = [TokenizedText(b""), TokenizedText(own)]
+    assert await late_scores(0 * asked, some) == [None, None]
+    assert await late_scores(None, some) == [None, None]
+    assert await late_scores(asked, some[:1]) == [None]
+    assert await late_scores(asked, []) == []
+    none, compared_one = await late_scores(asked, some)
+    assert none is None
+    assert compared_one is not None
 
 
-def test_the_first_texts_within_the_bound_are_compared() -> None:
-    kept = StoredTokens(IDS[:3], [5, 4, 3], drawn(np.random.default_rng(1), 12))
-    assert [first(kept, most).ids for most in (12, 11, 9, 1)] == [IDS[:3], IDS[:2], IDS[:2], IDS[:1]]
-    assert len(first(kept, 9).tokens) == 9
+@pytest.mark.parametrize(("most", "places"), [(12, [0, 2, 3]), (11, [0, 2]), (9, [0, 2]), (1, [0])])
+def test_the_first_texts_within_the_bound_are_compared(
+    most: int, places: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_interaction, "MAX_TOKENS", most)
+    chance = np.random.default_rng(1)
+    found = in_context([TokenizedText(drawn(chance, count).tobytes()) for count in (5, 0, 4, 3)])
+    assert found[0] == places
+    assert len(found[2]) == sum(found[1]) <= max(most, 5)
 
 
 def test_a_short_text_follows_the_end_of_those_before_it() -> None:
     chance = np.random.default_rng(3)
-    counts = [5, 12, 2 * BLOCK - 1, 2 * BLOCK, 3]
-    kept = StoredTokens(IDS[:5], counts, drawn(chance, sum(counts)))
-    one, two, short, long, last = kept.by_id().values()
-    before = {IDS[0]: [UUID(int=99)], IDS[2]: IDS[:2], IDS[3]: IDS[:2], IDS[4]: [IDS[3], UUID(int=99)]}
-    found = in_context(kept, [IDS[3], IDS[2], UUID(int=99), IDS[4], IDS[0]], before)
-    assert found.ids == [IDS[3], IDS[2], IDS[4], IDS[0]]
-    for part, expected in zip(found.by_id().values(), (
-        [long], [one[12 - CONTEXT :], two, short], [long[-CONTEXT:], last], [one]
-    ), strict=True):  # fmt: skip
-        assert np.array_equal(part, np.concatenate(expected))
-    assert in_context(kept, [], before).counts == []
+    one, two, short, long, last = (drawn(chance, count).tobytes() for count in (5, 12, 2 * BLOCK - 1, 2 * BLOCK, 3))
+    places, counts, tokens = in_context(
+        [
+            TokenizedText(long, [one, two]),
+            TokenizedText(short, [one, two]),
+            TokenizedText(b"", [one]),
+            TokenizedText(last, [long, b""]),
+            TokenizedText(one),
+        ]
+    )
+    expected = [long, one[(12 - CONTEXT) * CODE :] + two + short, long[-CONTEXT * CODE :] + last, one]
+    assert places == [0, 1, 3, 4]
+    assert counts == [len(part) // CODE for part in expected]
+    assert tokens.tobytes() == b"".join(expected)
 
 
 @pytest.fixture
@@ -181,24 +197,15 @@ async def test_what_says_it_gains_and_the_answer_says_how_much(services: Service
     assert results[0].parts.late > max(result.parts.late for result in results[1:])
 
 
-def evidence(result: SearchResult) -> float:
-    """The logit of the score, before it was levelled to not contradict the order."""
-    assert result.explanation is not None
-    return sum(term.adds for term in result.explanation.features)
-
-
-async def test_candidates_without_tokens_keep_their_scores(services: Services, owner: Caller, plainly: Search):
+async def test_the_maxsim_of_candidates_without_tokens_is_estimated(services: Services, owner: Caller):
     ids = await delivered(services, owner, *FERRIES)
     async with services.database.transaction() as tx:
         await tx.execute(text("DELETE FROM embedding_tokens WHERE id = ANY(:ids)"), {"ids": ids[2:]})
-    query = SearchQuery("who steers the island ferry?", explain=True)
-    before = {result.id: evidence(result) for result in (await plainly.search(owner, query)).results}
-    results = sound(await services.search.search(owner, query))
-    for result in results:
-        if result.id in ids[2:]:
-            assert (evidence(result), result.explanation.tokens.score) == (pytest.approx(before[result.id]), None)
-        else:
-            assert result.explanation.tokens.score is not None
+    query = SearchQuery("who steers the island ferry?", explain=True, everything=True)
+    for result in sound(await services.search.search(owner, query)):
+        assert (result.explanation.tokens.score is None) == (result.id in ids[2:])
+        [value] = [term.value for term in result.explanation.features if term.feature == "tokens"]
+        assert 0 < value < 1
 
 
 async def test_tokens_of_an_older_text_are_not_compared(services: Services, owner: Caller):
@@ -207,8 +214,8 @@ async def test_tokens_of_an_older_text_are_not_compared(services: Services, owne
     try:
         await services.memories.update(owner, ids[1], MemoryUpdate(text="The ferry to the island is blue"))
         async with services.database.statement() as tx:
-            kept = await tokens.of_items(tx, ItemKind.MEMORY, owner.user_id, services.embedder.model, ids)
-        assert sorted(kept.ids) == sorted({*ids} - {ids[1]})
+            read = await candidate_rows(tx, owner, ids, services.embedder.model)
+        assert {id_ for id_, one in read.rows.items() if one.tokens} == {*ids} - {ids[1]}
         answer = await services.search.search(owner, SearchQuery("blue island ferry", explain=True))
         candidates = {result.id: result.explanation.tokens.score for result in sound(answer)}
         assert candidates[ids[1]] is None
@@ -235,11 +242,10 @@ async def test_nobodys_tokens_are_read_but_ones_own(services: Services, new_user
     stranger = await services.directory.caller(f"{new_user}-other", None, owner=True)
     ids = await delivered(services, owner, *FERRIES)
     async with services.database.statement() as tx:
-        theirs = await tokens.of_items(tx, ItemKind.MEMORY, stranger.user_id, services.embedder.model, ids)
-        mine = await tokens.of_items(tx, ItemKind.MEMORY, owner.user_id, services.embedder.model, ids)
-    assert theirs.ids == []
-    assert mine.ids == ids
-    assert mine.counts == [len(services_of) for services_of in np.split(mine.tokens, np.cumsum(mine.counts)[:-1])]
+        theirs = await candidate_rows(tx, stranger, ids, services.embedder.model)
+        mine = await candidate_rows(tx, owner, ids, services.embedder.model)
+    assert theirs.rows == theirs.neighbours == {}
+    assert all(mine.rows[id_].tokens for id_ in ids)
 
 
 async def test_what_only_its_thread_brings_among_the_best_is_compared_too(services: Services, owner: Caller):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -14,12 +16,12 @@ from openmemory.embeddings.chance import USUAL
 from openmemory.index.port import Hit
 from openmemory.search import ranking
 from openmemory.search.candidate_rows import CandidateRow
-from openmemory.search.features import FEATURES, PLACE, UNLISTED, Candidate, QuestionParts, speaker
+from openmemory.search.features import FEATURES, MAXSIM, NEARNESS, PLACE, UNLISTED, Candidate, QuestionParts, speaker
 from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.names import leading_name, led
 from openmemory.search.periods import Period
-from openmemory.search.ranking import Evidence, Ranked, candidates, chance, levelled, logit, ranked
+from openmemory.search.ranking import Ranked, candidates, chance, levelled, logit, ranked
 from openmemory.search.recency import Recency
 from openmemory.search.weights import FLAGGED, TOKENS, VECTORS, WORDS
 
@@ -27,14 +29,19 @@ A, B, C, D = (UUID(int=number) for number in range(1, 5))
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def row(id_: UUID, text: str = "a text", thread: str | None = None, **fields) -> CandidateRow:
-    found = CandidateRow(id_, thread, "default", NOW, [], len(text), text[:60], text[-4:], None, text)
+def row(text: str = "a text", thread: str | None = None, **fields) -> CandidateRow:
+    found = CandidateRow(thread, "default", NOW, False, len(text), text[:60], text[-4:], None, text, None)
     return found._replace(**fields)
 
 
-def evidence(*some: Candidate, question: str = "what?", **fields) -> Evidence:
-    rows = fields.pop("rows", {one.id: row(one.id) for one in some})
-    return Evidence(list(some), QuestionParts(question), rows, **fields)
+def ranking_of(
+    *some: Candidate,
+    question: str = "what?",
+    rows: Mapping[UUID, CandidateRow] = {},
+    beside: Mapping[UUID, Mapping[int, UUID]] = {},
+) -> list[Ranked]:
+    known = [replace(one, row=rows.get(one.id, row()), beside=beside.get(one.id, {})) for one in some]
+    return ranked(known, QuestionParts(question))
 
 
 def value(hit: Ranked, feature: str) -> float:
@@ -69,17 +76,20 @@ def test_words_stand_for_the_meaning_of_what_has_no_vector_yet():
     for more in ({"complete": True}, {"waiting": {B}}):
         [new] = [one for one in candidates(*hits, **more) if one.id == B]
         assert new.waiting
-        assert ranking.weights_of(new, {}) is WORDS
+        assert value(ranking_of(new)[0], "meaning") == pytest.approx(NEARNESS[0] + 0.4 * NEARNESS[1])
     assert [one.waiting for one in candidates([], hits[1])] == [True]
 
 
-def test_each_text_is_ranked_by_the_weights_for_what_is_known_of_it():
-    late = {A: LateScore(0.5, 0.0)}
-    assert ranking.weights_of(Candidate(A, 0.4), late) is TOKENS
-    assert ranking.weights_of(Candidate(B, 0.4), late) is VECTORS
-    found = ranked(evidence(Candidate(A, 0.4), Candidate(B), late=late))
+def test_all_texts_are_ranked_by_the_weights_for_the_best_evidence_of_any():
+    compared, near, new = Candidate(A, 0.4, late=LateScore(0.5, 0.0)), Candidate(B, 0.3), Candidate(C, waiting=True)
+    assert ranking.weights_for([new]) is WORDS
+    assert ranking.weights_for([near, new]) is VECTORS
+    assert ranking.weights_for([near, new, compared]) is TOKENS
+    found = ranking_of(compared, Candidate(B))
     assert values(found, "meaning") == {A: USUAL.nearness(0.4), B: UNLISTED}
-    assert values(found, "tokens") == {A: 0.5, B: 0.0}
+    estimate = MAXSIM[0] + MAXSIM[1] * UNLISTED
+    assert values(found, "tokens") == {A: 0.5, B: pytest.approx(estimate)}
+    assert {hit.id: hit.maxsim for hit in found} == {A: 0.5, B: None}
 
 
 cosines = st.none() | st.floats(-0.2, 1)
@@ -94,19 +104,22 @@ def test_scores_are_the_chances_of_the_sums_and_fall(said, steps) -> None:
     ids = [UUID(int=number) for number in range(1, 13)]
     some = [
         Candidate(
-            id_, cosine, None if share is None else LexicalHit(id_, share, coverage=share), waiting=cosine is None
+            id_,
+            cosine,
+            None if share is None else LexicalHit(id_, share, coverage=share),
+            waiting=cosine is None,
+            late=None if maxsim is None else LateScore(maxsim, 0.1),
         )
-        for id_, (cosine, share, *_) in zip(ids, said, strict=False)
+        for id_, (cosine, share, maxsim, *_) in zip(ids, said, strict=False)
     ]
-    late = {id_: LateScore(x, 0.1) for id_, (_, _, x, _, _) in zip(ids, said, strict=False) if x is not None}
     rows = {
-        id_: row(id_, "Is it so?" if asks else "user: it is", "t", labels=["injection"] if flagged else [])
+        id_: row("Is it so?" if asks else "user: it is", "t", flagged=flagged)
         for id_, (_, _, _, asks, flagged) in zip(ids, said, strict=False)
     }
     beside: dict[UUID, dict[int, UUID]] = {}
     for at, step, to in steps:
         beside.setdefault(ids[at], {})[step] = ids[to]
-    found = ranked(evidence(*some, rows=rows, late=late, beside=beside))
+    found = ranking_of(*some, rows=rows, beside=beside)
     assert {hit.id for hit in found} == {one.id for one in some}
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
     assert [hit.order for hit in found] == sorted((hit.order for hit in found), reverse=True)
@@ -120,9 +133,9 @@ def test_scores_are_the_chances_of_the_sums_and_fall(said, steps) -> None:
 
 def test_a_flagged_text_keeps_a_twentieth_of_its_odds_and_lends_nothing():
     some = Candidate(A, 0.8), Candidate(B, 0.8)
-    plain = ranked(evidence(*some, beside={B: {-1: A}}, rows={A: row(A, thread="t"), B: row(B, thread="t")}))
-    rows = {A: row(A, thread="t", labels=["injection"]), B: row(B, thread="t")}
-    flagged = ranked(evidence(*some, beside={B: {-1: A}}, rows=rows))
+    plain = ranking_of(*some, beside={B: {-1: A}}, rows={A: row(thread="t"), B: row(thread="t")})
+    rows = {A: row(thread="t", flagged=True), B: row(thread="t")}
+    flagged = ranking_of(*some, beside={B: {-1: A}}, rows=rows)
     before, after = ({hit.id: hit for hit in hits} for hits in (plain, flagged))
     assert value(after[B], "before") == 0 < value(before[B], "before")
     assert value(after[A], "flagged") * FLAGGED == FLAGGED
@@ -131,8 +144,8 @@ def test_a_flagged_text_keeps_a_twentieth_of_its_odds_and_lends_nothing():
 
 def test_what_stands_beside_a_hit_in_its_thread_knows_of_it():
     some = [Candidate(A, 0.9), Candidate(B), Candidate(C, 0.3), Candidate(D, 0.3)]
-    rows = {A: row(A, "Where is the lamp?", "t"), B: row(B, thread="t"), C: row(C, thread="t"), D: row(D, thread="u")}
-    found = ranked(evidence(*some, rows=rows, beside={B: {-1: A, 1: C}, A: {1: B}}))
+    rows = {A: row("Where is the lamp?", "t"), B: row(thread="t"), C: row(thread="t"), D: row(thread="u")}
+    found = ranking_of(*some, rows=rows, beside={B: {-1: A, 1: C}, A: {1: B}})
     answers, before, thread = (values(found, name) for name in ("answers", "before", "thread"))
     assert answers[B] == before[B] == thread[B] > 0
     assert thread[C] == before[B]
@@ -146,25 +159,25 @@ def test_what_stands_beside_a_hit_in_its_thread_knows_of_it():
      ("hello", None, ""), ("http://example.com", None, ""), ("one\ntwo: three", None, "")],
 )  # fmt: skip
 def test_who_says_a_text(text: str, role: str | None, who: str):
-    assert speaker(row(A, text, role=role)) == who
+    assert speaker(row(text, role=role)) == who
 
 
 def test_who_is_asked_about_and_who_asks():
-    rows = {A: row(A, "Caroline: yes"), B: row(B, "Mel: yes"), C: row(C, "user: yes"), D: row(D, "yes")}
+    rows = {A: row("Caroline: yes"), B: row("Mel: yes"), C: row("user: yes"), D: row("yes")}
     some = [Candidate(id_, 0.5) for id_ in rows]
-    found = ranked(evidence(*some, rows=rows, question="What did Caroline say to me?"))
+    found = ranking_of(*some, rows=rows, question="What did Caroline say to me?")
     assert values(found, "speaker") == {A: 1, B: 0, C: 0, D: 0}
     assert values(found, "other_speaker") == {A: 0, B: 1, C: 1, D: 0}
     assert values(found, "user_me") == {A: 0, B: 0, C: 1, D: 0}
-    found = ranked(evidence(*some, rows=rows, question="What did Carolines say?"))
+    found = ranking_of(*some, rows=rows, question="What did Carolines say?")
     assert not any(values(found, "speaker").values())
 
 
 def test_times_and_recency_are_features():
-    rows = {A: row(A, created_at=NOW), B: row(B, created_at=NOW - timedelta(days=10))}
+    rows = {A: row(created_at=NOW), B: row(created_at=NOW - timedelta(days=10))}
     times = [Period(NOW - timedelta(days=1), NOW + timedelta(days=1))]
     question = QuestionParts("when?", times, Recency(timedelta(days=10), NOW))
-    found = ranked(Evidence([Candidate(A, 0.5), Candidate(B, 0.5)], question, rows))
+    found = ranked([Candidate(id_, 0.5, row=rows[id_]) for id_ in rows], question)
     assert values(found, "time") == {A: 1, B: 0}
     assert values(found, "recency") == pytest.approx({A: 1, B: 0.5})
 
@@ -181,11 +194,11 @@ def test_the_name_that_a_text_begins_with(head: str, name: str | None):
 
 
 def test_a_name_in_a_best_text_leads_to_what_begins_with_it():
-    heads = {A: "Kettler Maschinenbau is in Regensburg", B: "My brother works at Kettler Maschinenbau"}
-    best = [(B, heads[B])]
-    assert led(heads, best, "Who employs my brother?") == {A}
-    assert led(heads, best, "Where is Kettler Maschinenbau?") == set()
-    assert led(heads, [(A, heads[A])], "Who employs my brother?") == set()
+    heads = list(enumerate(["Kettler Maschinenbau is in Regensburg", "My brother works at Kettler Maschinenbau"]))
+    first, second = heads
+    assert led(heads, [second], "Who employs my brother?") == {0}
+    assert led(heads, [second], "Where is Kettler Maschinenbau?") == set()
+    assert led(heads, [first], "Who employs my brother?") == set()
 
 
 @given(st.lists(st.floats(-9, 9), max_size=9))

@@ -9,7 +9,6 @@ import pytest
 
 from openmemory.access.grants import GrantCreate
 from openmemory.identity.caller import Caller
-from openmemory.index import tokens
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import late_interaction
@@ -30,12 +29,12 @@ def test_what_stands_beside_each_is_read_off_the_neighbours_of_all_hits():
         ThreadNeighbour(C, D, 1),
         ThreadNeighbour(C, E, 2),
     ]
-    found = CandidateRows({}, links, tokens.NONE).beside()
+    found = CandidateRows({}, {}, links).beside()
     assert found == {
         A: {1: B, 2: C}, B: {-1: A, 1: C, 2: D}, C: {-2: A, -1: B, 1: D, 2: E},
         D: {-2: B, -1: C, 1: E}, E: {-2: C, -1: D},
     }  # fmt: skip
-    assert CandidateRows({}, [], tokens.NONE).beside() == {}
+    assert CandidateRows({}, {}, []).beside() == {}
 
 
 async def talk(services: Services, owner: Caller, *texts: str, thread: str = "talk", **fields: str) -> list[UUID]:

@@ -386,7 +386,7 @@ class Worker:
 
 def _pause_after(claimed: ClaimedCapture) -> float:
     """The seconds until a capture is read again after a failed attempt."""
-    return min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(claimed.attempts - 1, 20))
+    return float(min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(claimed.attempts - 1, 20)))
 
 
 def _failed(claimed: ClaimedCapture, error: str, wait: float, bad_answers: int) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """Reads what the ranking needs of the candidates: one statement for their rows, their neighbours in threads, and the
-tokens of the best.
+tokens of all.
 
 A candidate that the caller may not read has no row, and is not ranked. So nothing that is hidden changes a score.
 """
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
-    LargeBinary,
     Select,
     Text,
     Uuid,
@@ -38,10 +37,8 @@ from openmemory.content_policy.injection import LABEL
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
-from openmemory.index import tokens
-from openmemory.index.models import ItemKind
+from openmemory.index.models import EmbeddingTokens, ItemKind
 from openmemory.index.sync.entries import array_of
-from openmemory.index.tokens import StoredTokens
 from openmemory.search.corpus import MEMORIES, Corpus
 
 MAX_HITS = 15
@@ -50,8 +47,8 @@ MAX_HITS = 15
 STEPS = 2
 """The number of neighbours on either side."""
 
-MAX_COMPARED = 60
-"""The number of first candidates whose tokens are read."""
+MAX_COMPARED = 320
+"""The number of first candidates whose tokens are read. Most searches have fewer."""
 
 HEAD = 60
 """The number of characters at the start of a text that are read: enough for the name of a speaker."""
@@ -62,25 +59,20 @@ FIRST, SAID = 10, 4_000
 
 
 class CandidateRow(NamedTuple):
-    """The properties of a text that the ranking reads. `thread` includes the namespace; `role` is that of its
-    metadata, or the speaker of a passage. `head` and `tail` are its ends. `said` is the text of the
-    first candidates."""
+    """The properties of a text that the ranking reads. `role` is that of its metadata, or the speaker of a passage.
+    `head` and `tail` are its ends. `said` is the text of the first candidates. `tokens` are those of its present text,
+    as stored; None if there are none. `flagged`: it is flagged as a prompt injection."""
 
-    id: UUID
     thread: str | None
     namespace: str
     created_at: datetime
-    labels: Sequence[str]
+    flagged: bool
     length: int
     head: str
     tail: str
     role: str | None
     said: str | None
-
-    @property
-    def flagged(self) -> bool:
-        """True if the text was flagged as a prompt injection."""
-        return LABEL in self.labels
+    tokens: bytes | None
 
     @property
     def asks(self) -> bool:
@@ -98,12 +90,11 @@ class ThreadNeighbour(NamedTuple):
 
 @dataclass(slots=True)
 class CandidateRows:
-    """The rows of candidates and of their neighbours by id, how these follow one another, and the tokens of the
-    first."""
+    """The rows of candidates by id, those of their neighbours in threads, and how these follow one another."""
 
     rows: dict[UUID, CandidateRow]
+    neighbours: dict[UUID, CandidateRow]
     links: list[ThreadNeighbour]
-    tokens: StoredTokens
 
     def beside(self) -> dict[UUID, dict[int, UUID]]:
         """For each text, those at most `STEPS` before or after it in its thread, by their steps from it."""
@@ -134,82 +125,100 @@ async def candidate_rows(
         **caller.parameters,
         "candidates": array_of(ids),
         "hits": array_of(ids[:MAX_HITS]),
-        "first": array_of(ids[:FIRST]),
-        **tokens.wanted(caller.user_id, model or "", ids[:MAX_COMPARED]),
+        **({} if model is None else {"model": model}),
     }
-    rows = await _statement(caller.owner, caller.default, corpus, model is not None, all_rows).rows(tx, values)
-    size = len(CandidateRow._fields)
-    found: dict[UUID, CandidateRow] = {}
-    links, kept = [], tokens.NONE
-    for row in rows:
-        hit, step, heads, packed = row[size:]
-        if row[0] is None:
-            if heads is not None:
-                kept = tokens.unpacked(ids[:MAX_COMPARED], heads, packed)
+    statement = _statement(caller.owner, caller.default, corpus, model is not None, all_rows)
+    found, near, links = dict[UUID, CandidateRow](), dict[UUID, CandidateRow](), list[ThreadNeighbour]()
+    for id_, place, step, *columns in await statement.rows(tx, values):
+        if id_ is None:
+            found[ids[place - 1]] = CandidateRow(*columns)
         else:
-            found.setdefault(row[0], CandidateRow(*row[:size]))
-            if hit is not None:
-                links.append(ThreadNeighbour(hit, row[0], step))
-    return CandidateRows(found, links, kept)
+            near[id_] = CandidateRow(*columns)
+            links.append(ThreadNeighbour(ids[place - 1], id_, step))
+    return CandidateRows(found, {id_: row for id_, row in near.items() if id_ not in found}, links)
 
 
 def _columns(rows: Any, kind: ItemKind) -> list[Any]:
     memories = kind is ItemKind.MEMORY
-    first: Any = cast(bindparam("first", type_=Text), ARRAY(Uuid))
     return [
-        rows.id,
         rows.thread_id.label("thread"),
         rows.namespace,
         rows.created_at,
-        rows.labels,
+        (literal_column(f"'{LABEL}'") == func.any(rows.labels)).label("flagged"),
         func.char_length(rows.content).label("length"),
         func.left(rows.content, literal_column(str(HEAD))).label("head"),
         func.right(rows.content, literal_column("4")).label("tail"),
         (rows.metadata_.op("->>")(literal_column("'role'")) if memories else rows.speaker).label("role"),
-        case((rows.id == func.any(first), func.left(rows.content, literal_column(str(SAID))))).label("said"),
     ]
+
+
+def _said(rows: Any, place: Any) -> Any:
+    return case((place <= literal_column(str(FIRST)), func.left(rows.content, literal_column(str(SAID)))))
+
+
+def _tokens(rows: Any, kind: ItemKind, wanted: bool) -> Any:
+    if not wanted:
+        return literal_column("NULL::bytea")
+    # Each is looked up separately (OFFSET 0 ensures that): before the table was analysed, the planner preferred a full
+    # scan.
+    found: Any = (
+        select(EmbeddingTokens.tokens)
+        .where(
+            EmbeddingTokens.kind == literal_column(f"'{kind.value}'"),
+            EmbeddingTokens.id == rows.id,
+            EmbeddingTokens.model == bindparam("model", type_=Text),
+            EmbeddingTokens.text_hash == rows.hash,
+        )
+        .offset(literal_column("0"))
+        .correlate(rows)
+        .scalar_subquery()
+    )
+    return found
 
 
 @cache
 def _statement(owner: bool, default: Default, corpus: Corpus, with_tokens: bool, all_rows: bool) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
-    types = ("uuid", "bigint", "bytea", "bytea")
-    none: list[Any] = [literal_column(f"NULL::{type_}") for type_ in types]
-    listed, near = _listed(caller, corpus, all_rows), _linked(caller, corpus).subquery()
-    empty: list[Any] = [literal_column("NULL")] * (len(CandidateRow._fields) - 1)
-    parts: list[Any] = [
-        select(*listed.subquery().c, *none),
-        select(*near.c, *none[2:]),
-    ]
-    if with_tokens:
-        kept = tokens.packed(corpus.kind).columns(heads=LargeBinary, tokens=LargeBinary).subquery()
-        parts.append(select(literal_column("NULL"), *empty, *none[:2], kept.c.heads, kept.c.tokens))
-    return CompiledStatement(union_all(*parts), plain=True, binary=True)
+    parts = _listed(caller, corpus, with_tokens, all_rows), _linked(caller, corpus, with_tokens)
+    return CompiledStatement(union_all(*(select(*one.subquery().c) for one in parts)), plain=True, binary=True)
 
 
 def _ids(name: str) -> Any:
     return (
         func.unnest(cast(bindparam(name, type_=Text), ARRAY(Uuid)))
-        .table_valued(column("id", Uuid), name=name)
+        .table_valued(column("id", Uuid), with_ordinality="place", name=name)
         .render_derived()
     )
 
 
-def _listed(caller: Caller, corpus: Corpus, all_rows: bool) -> Select[Any]:
+def _listed(caller: Caller, corpus: Corpus, with_tokens: bool, all_rows: bool) -> Select[Any]:
     rows, ids = corpus.rows, _ids("candidates")
     mine = rows.user_id == bindparam("caller_user_id", type_=Uuid()) if all_rows else readable_by(caller, rows)
-    return select(*_columns(rows, corpus.kind)).select_from(ids).join(rows, rows.id == ids.c.id).where(mine)
-
-
-def _linked(caller: Caller, corpus: Corpus) -> Select[Any]:
-    """Selects the neighbours of the ids bound as `hits`, with the hit and the step from it. The caller may read all."""
-    rows, hits = corpus.rows, _ids("hits")
-    near = union_all(*(select(*_near(caller, corpus, backwards).subquery().c) for backwards in (True, False))).lateral(
-        "near"
-    )
-    *own, step = near.c
+    tokens = case((ids.c.place <= literal_column(str(MAX_COMPARED)), _tokens(rows, corpus.kind, with_tokens)))
     return (
-        select(*own, rows.id.label("hit"), step)
+        select(
+            literal_column("NULL::uuid").label("id"),
+            ids.c.place,
+            literal_column("NULL::bigint").label("step"),
+            *_columns(rows, corpus.kind),
+            _said(rows, ids.c.place).label("said"),
+            tokens.label("tokens"),
+        )
+        .select_from(ids)
+        .join(rows, rows.id == ids.c.id)
+        .where(mine)
+    )
+
+
+def _linked(caller: Caller, corpus: Corpus, with_tokens: bool) -> Select[Any]:
+    """Selects the neighbours of the ids bound as `hits`, with the place of the hit and the step from it. The caller may
+    read all."""
+    rows, hits = corpus.rows, _ids("hits")
+    sides = (_near(caller, corpus, with_tokens, backwards) for backwards in (True, False))
+    near = union_all(*(select(*one.subquery().c) for one in sides)).lateral("near")
+    id_, step, *own = near.c
+    return (
+        select(id_, hits.c.place, step, *own)
         .select_from(hits)
         .join(rows, rows.id == hits.c.id)
         .join(near, true())
@@ -217,7 +226,7 @@ def _linked(caller: Caller, corpus: Corpus) -> Select[Any]:
     )
 
 
-def _near(caller: Caller, corpus: Corpus, backwards: bool) -> Select[Any]:
+def _near(caller: Caller, corpus: Corpus, with_tokens: bool, backwards: bool) -> Select[Any]:
     """Selects the texts just before or just after one in its thread, with their steps from it."""
     rows: Any = corpus.rows
     other: Any = aliased(rows)
@@ -227,7 +236,13 @@ def _near(caller: Caller, corpus: Corpus, backwards: bool) -> Select[Any]:
         order = [key.desc() for key in order]
     step = func.row_number().over(order_by=order)
     return (
-        select(*_columns(other, corpus.kind), (-step if backwards else step).label("step"))
+        select(
+            other.id,
+            (-step if backwards else step).label("step"),
+            *_columns(other, corpus.kind),
+            literal_column("NULL::text").label("said"),
+            _tokens(other, corpus.kind, with_tokens).label("tokens"),
+        )
         .where(
             other.user_id == rows.user_id,
             other.thread_id == rows.thread_id,

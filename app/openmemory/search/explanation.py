@@ -6,7 +6,7 @@ Has no side effects. Computed afterwards, from the data that the rounds of the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from uuid import UUID
@@ -19,20 +19,22 @@ from openmemory.search.schemas import AnswerExplanation, Arm, Explanation, Featu
 
 @dataclass
 class SearchRound:
-    """The candidates of one search round that the caller may read, and the ids of the compared ones by MaxSim."""
+    """The candidates of one search round that the caller may read. `whole`: the caller may read all that were ranked.
+    `cut`: the arms found more than were ranked."""
 
     candidates: Sequence[Candidate] = ()
-    compared: Sequence[UUID] = field(default=())
     whole: bool = True
-    """The caller may read all that the arms found."""
+    cut: bool = False
 
     @cached_property
     def ranks(self) -> tuple[dict[UUID, int], dict[UUID, int], dict[UUID, int]]:
         """The ranks by words, by meaning and by tokens, from 1."""
         words = sorted((one for one in self.candidates if one.words), key=_by_words)
         near = sorted((one for one in self.candidates if one.cosine is not None), key=lambda one: -(one.cosine or 0.0))
-        found = [one.id for one in words], [one.id for one in near], self.compared
-        by_words, by_meaning, by_tokens = ({id_: at for at, id_ in enumerate(ids, 1)} for ids in found)
+        compared = [(one.late.maxsim, one) for one in self.candidates if one.late is not None]
+        compared.sort(key=lambda pair: -pair[0])
+        found = words, near, [one for _, one in compared]
+        by_words, by_meaning, by_tokens = ({one.id: at for at, one in enumerate(some, 1)} for some in found)
         return by_words, by_meaning, by_tokens
 
 
@@ -46,8 +48,7 @@ def explained(hit: Ranked, of: SearchRound, reranker: Arm | None = None) -> Expl
     values, weights = hit.values, hit.weights
     terms = []
     if values is not None and weights is not None:
-        ordering = weights.order if hit.alike else weights.score
-        each = zip(FEATURES, values.tolist(), weights.score.tolist(), ordering.tolist(), strict=True)
+        each = zip(FEATURES, values.tolist(), weights.score.tolist(), weights.order.tolist(), strict=True)
         terms = [
             FeatureTerm(name, value, weight, value * weight, value * order)
             for name, value, weight, order in each

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
@@ -52,6 +52,12 @@ rarely another."""
 UNLISTED = 0.45
 """The nearness of a text that is not among the nearest: what unrelated texts have at most."""
 
+NEARNESS = (0.753, 1.93)
+"""The nearness of a text without a vector, by `estimated` from its coverage."""
+
+MAXSIM = (0.0765, 0.0943, 0.559)
+"""The MaxSim of a text whose tokens were not compared, by `estimated` from its nearness and its coverage."""
+
 SHORT = 16
 """The number of words of a question at which comparing them with other candidates says half as much."""
 
@@ -65,19 +71,27 @@ _SPEAKER = re.compile(r"([^\s:][^:\n]{0,39}): ")
 _ME = re.compile(r"\b(?:i|my|me|mine|we|our|us)\b", re.IGNORECASE)
 _USER, _ASSISTANT = frozenset({"user", "human"}), frozenset({"assistant", "ai"})
 
+_NOT_COMPARED = LateScore(math.nan, 0.0)
+
+Floats = npt.NDArray[np.float64]
+
 Table = npt.NDArray[np.float64]
 """One row for each candidate, one column for each of the `FEATURES`."""
 
 
 @dataclass(slots=True)
 class Candidate:
-    """The evidence of the retrieval arms for a text. `cosine`: None if it is not among the nearest. `waiting`: it has
-    no vector yet, so its words stand for its meaning."""
+    """A text and the evidence for it. `cosine` and `words` are those of the retrieval arms: None if one did not list
+    it. `waiting`: it has no vector yet, so its words stand for its meaning. `late` is None if its tokens were not
+    compared. `beside` are the texts near to it in its thread, by their steps from it."""
 
     id: UUID
     cosine: float | None = None
     words: LexicalHit | None = None
     waiting: bool = False
+    row: CandidateRow | None = None
+    late: LateScore | None = None
+    beside: Mapping[int, UUID] = field(default_factory=dict)
 
 
 class QuestionParts(NamedTuple):
@@ -95,106 +109,115 @@ class QuestionParts(NamedTuple):
         return len(words(self.text))
 
 
-def own_evidence(candidates: Sequence[Candidate], late: Mapping[UUID, LateScore], question: QuestionParts) -> Table:
-    """The table with the features of each text itself."""
-    short = SHORT / (SHORT + question.length)
-    asked = math.log(question.length + 1)
-    rows = []
-    for one in candidates:
-        said = late.get(one.id)
-        maxsim, distinct = (0.0, 0.0) if said is None else said
-        meaning = 0.0 if one.waiting else UNLISTED
-        if one.cosine is not None:
-            meaning = question.chance.nearness(one.cosine)
-        coverage = 0.0 if one.words is None else one.words.coverage
-        high = max(0.0, meaning - NEAR), max(0.0, coverage - COVERED), max(0.0, maxsim - SAID)
-        own = 1.0, 0.0 if one.waiting else asked, meaning, high[0], coverage, high[1], maxsim, high[2]
-        rows.append((*own, distinct, distinct * short))
+def own_evidence(candidates: Sequence[Candidate], question: QuestionParts) -> Table:
+    """The table with the features of each text itself. What is not known of a text is estimated from the rest: its
+    nearness from its words if it has no vector yet, and its MaxSim from both."""
     table = np.zeros((len(candidates), len(FEATURES)))
-    if rows:
-        table[:, : len(OWN) + len(COMPARED)] = rows
+    if not candidates:
+        return table
+    nearness = question.chance.nearness
+    coverage = np.array([0.0 if one.words is None else one.words.coverage for one in candidates])
+    meaning = np.array([UNLISTED if one.cosine is None else nearness(one.cosine) for one in candidates])
+    if any(one.waiting for one in candidates):
+        meaning = np.where([one.waiting for one in candidates], estimated(NEARNESS, coverage), meaning)
+    late = np.array([one.late or _NOT_COMPARED for one in candidates])
+    maxsim, distinct = late[:, 0], late[:, 1]
+    maxsim = np.where(np.isnan(maxsim), estimated(MAXSIM, meaning, coverage), maxsim)
+    short = SHORT / (SHORT + question.length)
+    own: tuple[float | Floats, ...] = (
+        1.0,
+        math.log(question.length + 1),
+        meaning,
+        np.maximum(0.0, meaning - NEAR),
+        coverage,
+        np.maximum(0.0, coverage - COVERED),
+        maxsim,
+        np.maximum(0.0, maxsim - SAID),
+        distinct,
+        distinct * short,
+    )
+    for place, values in enumerate(own):
+        table[:, place] = values
     return table
 
 
-def add_beside(
-    table: Table,
-    candidates: Sequence[Candidate],
-    rows: Mapping[UUID, CandidateRow],
-    beside: Mapping[UUID, Mapping[int, UUID]],
-    logits: npt.NDArray[np.float64],
-) -> None:
+def estimated(by: Sequence[float], *known: Floats) -> Floats:
+    """What a linear model says of an unknown feature: its constant, and a weight for each known one."""
+    constant, *weights = by
+    found: Floats = np.stack(known, axis=1) @ weights + constant
+    return found
+
+
+def add_beside(table: Table, candidates: Sequence[Candidate], logits: Floats) -> None:
     """Adds the evidence of other texts of the same thread, from the `logits` of each text alone."""
-    said = np.maximum(0.0, logits + CERTAIN) / CERTAIN
-    flagged = {one.id for one in candidates if (row := rows.get(one.id)) is not None and row.flagged}
-    value = {one.id: 0.0 if one.id in flagged else float(x) for one, x in zip(candidates, said, strict=True)}
-    threads: dict[tuple[str, str], list[tuple[float, UUID]]] = {}
-    for one in candidates:
-        row = rows.get(one.id)
-        if row is not None and row.thread is not None:
-            threads.setdefault((row.namespace, row.thread), []).append((value[one.id], one.id))
+    threaded = [
+        (place, one, row) for place, one in enumerate(candidates) if (row := one.row) is not None and row.thread
+    ]
+    if not threaded:
+        return
+    said = (np.maximum(0.0, logits + CERTAIN) / CERTAIN).tolist()
+    value, asks = dict[UUID, float](), dict[UUID, bool]()
+    threads: dict[tuple[str, str | None], list[tuple[float, UUID]]] = {}
+    for place, one, row in threaded:
+        asks[one.id] = row.asks
+        value[one.id] = 0.0 if row.flagged else said[place]
+        threads.setdefault((row.namespace, row.thread), []).append((value[one.id], one.id))
     best = {key: sorted(all_, reverse=True)[:3] for key, all_ in threads.items()}
     at = PLACE["before"]
-    for place, one in enumerate(candidates):
-        row = rows.get(one.id)
-        if row is None or row.thread is None:
-            continue
-        near = beside.get(one.id, {})
+    for place, one, row in threaded:
+        near = one.beside
         before, after, second_before, second_after = (
             value.get(near[step], 0.0) if step in near else 0.0 for step in (-1, 1, -2, 2)
         )
-        preceding = rows.get(near[-1]) if -1 in near else None
         others = [x for x, id_ in best[row.namespace, row.thread] if id_ != one.id]
         table[place, at : at + len(BESIDE)] = (
             before,
             after,
             second_before,
             second_after,
-            before if preceding is not None and preceding.asks else 0.0,
+            before if -1 in near and asks.get(near[-1]) else 0.0,
             others[0] if others else 0.0,
             others[1] if len(others) > 1 else 0.0,
         )
 
 
-def add_about(
-    table: Table,
-    candidates: Sequence[Candidate],
-    rows: Mapping[UUID, CandidateRow],
-    logits: npt.NDArray[np.float64],
-    question: QuestionParts,
-) -> None:
+def add_about(table: Table, candidates: Sequence[Candidate], logits: Floats, question: QuestionParts) -> None:
     """Adds the features of each text: its speaker, time and length, whether it asks, and whether it begins with a name
     that the best texts contain. The best are those with the highest `logits`."""
-    heads = {one.id: rows[one.id].head for one in candidates if one.id in rows}
-    first = (candidates[place].id for place in np.argsort(-logits, kind="stable")[:BEST].tolist())
-    best = [(id_, rows[id_].said or "") for id_ in first if id_ in rows and not rows[id_].flagged]
-    named = led(heads, best, question.text)
+    known = [(place, one.row) for place, one in enumerate(candidates) if one.row is not None]
+    rows = dict(known)
+    first = [place for place in np.argsort(-logits, kind="stable")[:BEST].tolist() if place in rows]
+    best = [(place, rows[place].said or "") for place in first if not rows[place].flagged]
+    named = led(((place, row.head) for place, row in known), best, question.text)
     asked = question.text.casefold()
     me = float(_ME.search(question.text) is not None)
-    speakers = [speaker(rows[one.id]) if one.id in rows else "" for one in candidates]
+    speakers = [speaker(row) for _, row in known]
     wanted = {name for name in set(speakers) if name and name not in _USER | _ASSISTANT and _names(asked, name)}
-    at = PLACE["asks"]
-    for place, (one, said) in enumerate(zip(candidates, speakers, strict=True)):
-        if (row := rows.get(one.id)) is None:
-            continue
+    values = []
+    for (place, row), said in zip(known, speakers, strict=True):
         user, assistant = float(said in _USER), float(said in _ASSISTANT)
         length = math.log(row.length + 1) - MEAN_LENGTH
         moment = row.created_at
-        table[place, at:] = (
-            row.asks,
-            max((time.closeness(moment) for time in question.times), default=0.0),
-            0.0 if question.recency is None else question.recency.of(moment),
-            said in wanted,
-            bool(wanted) and said != "" and said not in wanted,
-            user,
-            assistant,
-            user * me,
-            assistant * me,
-            length,
-            user * length,
-            assistant * length,
-            one.id in named,
-            row.flagged,
+        values.append(
+            (
+                row.asks,
+                max((time.closeness(moment) for time in question.times), default=0.0) if question.times else 0.0,
+                0.0 if question.recency is None else question.recency.of(moment),
+                said in wanted,
+                bool(wanted) and said != "" and said not in wanted,
+                user,
+                assistant,
+                user * me,
+                assistant * me,
+                length,
+                user * length,
+                assistant * length,
+                place in named,
+                row.flagged,
+            )
         )
+    if values:
+        table[[place for place, _ in known], PLACE["asks"] :] = values
 
 
 def speaker(row: CandidateRow) -> str:

@@ -8,17 +8,14 @@ This is MaxSim of ColBERT (Khattab and Zaharia 2020), applied only to the first 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, chain
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
-from openmemory.embeddings.port import Codes, Tokens
+from openmemory.embeddings.port import CODE, Codes, Tokens
 from openmemory.embeddings.tokens import cosines
-from openmemory.index.tokens import StoredTokens
 
 BLOCK = 32
 """The number of tokens in half a window. A text must say everything within one window: matches in distant places are
@@ -51,52 +48,59 @@ class LateScore(NamedTuple):
     distinct: float
 
 
-async def late_scores(
-    question: Tokens | None, kept: StoredTokens, ids: Iterable[UUID], before: Mapping[UUID, Sequence[UUID]]
-) -> dict[UUID, LateScore]:
-    """Compares the question with those of the candidates, best first, whose tokens are `kept`.
+class TokenizedText(NamedTuple):
+    """A text by its stored tokens, and those of the texts `before` it in its thread."""
 
-    Short ones are read after the end of those `before` them. `question` is None if the model computed no tokens of it.
-    Numbers are left to the words: their tokens are zeros.
+    own: bytes
+    before: Sequence[bytes] = ()
+
+
+async def late_scores(question: Tokens | None, texts: Sequence[TokenizedText]) -> list[LateScore | None]:
+    """The scores of texts, best first, whose tokens are compared with those of a question. None: not compared.
+
+    `question` is None if the model computed no tokens of it. Numbers are left to the words: their tokens are zeros.
     """
     words = None if question is None else question[question.any(axis=1)]
     if words is None or not len(words):
-        return {}
-    kept = first(in_context(kept, ids, before), MAX_TOKENS)
-    if not kept.ids:
-        return {}
-    if len(kept.tokens) < MIN_THREAD_TOKENS:
-        return compared(words, kept)
-    return await asyncio.to_thread(compared, words, kept)
+        return [None] * len(texts)
+    places, counts, tokens = in_context(texts)
+    if not places:
+        return [None] * len(texts)
+    if len(tokens) < MIN_THREAD_TOKENS:
+        scores = compared(words, counts, tokens)
+    else:
+        scores = await asyncio.to_thread(compared, words, counts, tokens)
+    found: list[LateScore | None] = [None] * len(texts)
+    for place, score in zip(places, scores, strict=True):
+        found[place] = score
+    return found
 
 
-def first(kept: StoredTokens, most: int) -> StoredTokens:
-    """The first items that have at most this many tokens together, at least one."""
-    if len(kept.tokens) <= most:
-        return kept
-    count = max(1, sum(end <= most for end in accumulate(kept.counts)))
-    return StoredTokens(kept.ids[:count], kept.counts[:count], kept.tokens[: sum(kept.counts[:count])])
-
-
-def in_context(kept: StoredTokens, ids: Iterable[UUID], before: Mapping[UUID, Sequence[UUID]]) -> StoredTokens:
-    """Those of the items that are present, in this order. A short one follows the last `CONTEXT` tokens of those
-    `before` it."""
-    some = kept.by_id()
-    whole: dict[UUID, list[Codes]] = {}
-    for id_ in ids:
-        if (own := some.get(id_)) is None:
+def in_context(texts: Iterable[TokenizedText]) -> tuple[list[int], list[int], Codes]:
+    """The places of the first texts that have at most `MAX_TOKENS` tokens together, at least one; the number of tokens
+    of each; and the tokens. Those of a short text follow the last `CONTEXT` of the ones `before` it."""
+    places, counts, parts, total = list[int](), list[int](), list[bytes](), 0
+    for place, (own, before) in enumerate(texts):
+        if not own:
             continue
-        whole[id_], room = [own], CONTEXT if len(own) < 2 * BLOCK else 0
-        for earlier in reversed(before.get(id_, ())):
-            if room and (more := some.get(earlier)) is not None:
-                whole[id_].insert(0, more[-room:])
-                room -= len(whole[id_][0])
-    counts = [sum(map(len, parts)) for parts in whole.values()]
-    return StoredTokens([*whole], counts, np.concatenate([kept.tokens[:0], *chain.from_iterable(whole.values())]))
+        some = [own]
+        room = CONTEXT * CODE if before and len(own) < 2 * BLOCK * CODE else 0
+        for earlier in reversed(before):
+            if room and earlier:
+                some.insert(0, earlier[-room:])
+                room -= len(some[0])
+        count = sum(map(len, some)) // CODE
+        if places and total + count > MAX_TOKENS:
+            break
+        places.append(place)
+        counts.append(count)
+        parts += some
+        total += count
+    return places, counts, np.frombuffer(b"".join(parts), dtype=np.uint8).reshape(-1, CODE)
 
 
-def compared(question: Tokens, kept: StoredTokens) -> dict[UUID, LateScore]:
-    """The degree to which each candidate says what the question says.
+def compared(question: Tokens, counts: Sequence[int], tokens: Codes) -> list[LateScore]:
+    """The degree to which each text says what the question says. `counts` are the numbers of their tokens.
 
         maxsim = max over windows of the mean over the question's tokens of max²
         distinct = the same, where each token weighs 1 + max over the candidates of their maxima - 2 · mean over them,
@@ -109,11 +113,11 @@ def compared(question: Tokens, kept: StoredTokens) -> dict[UUID, LateScore]:
     starts: list[int] = []
     begins: list[int] = []
     at = 0
-    for count in kept.counts:
+    for count in counts:
         begins.append(len(starts))
         starts.extend(range(at, at + count, BLOCK))
         at += count
-    windows: Maxima = np.maximum.reduceat(cosines(question, kept.tokens), starts, axis=0)
+    windows: Maxima = np.maximum.reduceat(cosines(question, tokens), starts, axis=0)
     whole = windows
     if len(starts) > len(begins):
         whole = np.maximum.reduceat(windows, begins, axis=0)
@@ -128,4 +132,4 @@ def compared(question: Tokens, kept: StoredTokens) -> dict[UUID, LateScore]:
     if len(begins) >= MIN_COMPARED and (total := float(weights.sum())) > 0:
         distinct = np.maximum.reduceat(squares @ (weights / total), begins)
         distinct = distinct - np.median(distinct)
-    return {id_: LateScore(*both) for id_, *both in zip(kept.ids, maxsim.tolist(), distinct.tolist(), strict=True)}
+    return list(map(LateScore, maxsim.tolist(), distinct.tolist()))

@@ -8,8 +8,7 @@ name. So a text gains if one of the best hits contains the name that it begins w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from uuid import UUID
+from collections.abc import Iterable, Sequence
 
 from openmemory.search.query_text import STOP_WORDS
 
@@ -43,10 +42,11 @@ def leading_name(head: str) -> str | None:
     return " ".join(words).rstrip(".,;'") if sum(not word.isdigit() for word in words) > 1 else None
 
 
-def led(heads: Mapping[UUID, str], best: Iterable[tuple[UUID, str]], question: str) -> set[UUID]:
-    """The texts, by their first characters, that begin with a name which another of the `best` texts contains and the
-    question does not."""
+def led(heads: Iterable[tuple[int, str]], best: Sequence[tuple[int, str]], question: str) -> set[int]:
+    """The texts, given by their places and first characters, that begin with a name which another of the `best` texts
+    contains and the question does not."""
+    if not best:
+        return set()
     asked = question.casefold()
-    names = {id_: name for id_, head in heads.items() if (name := leading_name(head)) and name.casefold() not in asked}
-    texts = list(best)
-    return {id_ for id_, name in names.items() if any(id_ != other and name in text for other, text in texts)}
+    names = ((place, name) for place, head in heads if (name := leading_name(head)) and name.casefold() not in asked)
+    return {place for place, name in names if any(place != other and name in text for other, text in best)}

@@ -8,8 +8,7 @@ contradict the order.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -19,7 +18,6 @@ import numpy.typing as npt
 from openmemory.embeddings.chance import USUAL, ChanceCosine
 from openmemory.index.port import Hit
 from openmemory.search import weights
-from openmemory.search.candidate_rows import CandidateRow
 from openmemory.search.features import (
     FEATURES,
     PLACE,
@@ -30,7 +28,6 @@ from openmemory.search.features import (
     add_beside,
     own_evidence,
 )
-from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.weights import FLAGGED, TOKENS, VECTORS, WORDS, Vector, Weights
 
@@ -38,8 +35,7 @@ from openmemory.search.weights import FLAGGED, TOKENS, VECTORS, WORDS, Vector, W
 class Ranked(NamedTuple):
     """One hit. `score` is the chance that it is relevant, from 0 to 1. `values` are its features and `weights` what
     each is worth; both are None for hits that were not ranked by them. `levelled` is what was added to the logit of the
-    score so that it does not contradict the order. `alike`: all hits have the same weights, so that theirs for the
-    order decide; otherwise the scores do.
+    score so that it does not contradict the order.
 
     `cosine` and `bm25` are what the arms said, None if an arm did not list it. `maxsim` is that of its tokens.
     `reranked` is what a second stage added to the score. `least`: the score below which it is not shown.
@@ -50,7 +46,6 @@ class Ranked(NamedTuple):
     values: Vector | None = None
     weights: Weights | None = None
     levelled: float = 0.0
-    alike: bool = True
     cosine: float | None = None
     bm25: float | None = None
     maxsim: float | None = None
@@ -69,7 +64,7 @@ class Ranked(NamedTuple):
         """The sum by which hits are ordered."""
         if self.values is None or self.weights is None:
             return 0.0
-        return float(self.values @ (self.weights.order if self.alike else self.weights.score))
+        return float(self.values @ self.weights.order)
 
     @property
     def flagged(self) -> bool:
@@ -124,64 +119,48 @@ def candidates(
     some = [one for one in found.values() if one.words is not None or floor is None or (one.cosine or 0.0) >= floor]
     if not some:
         return []
-    table = own_evidence(some, {}, QuestionParts("", chance=chance))
-    order = _logits(table, [VECTORS if one.words is None or not one.waiting else WORDS for one in some], "alone")
+    table = own_evidence(some, QuestionParts("", chance=chance))
+    order = table @ weights_for(some).alone
     return [some[place] for place in np.argsort(-order, kind="stable")]
 
 
-@dataclass(slots=True)
-class Evidence:
-    """The data about the candidates of a round, all of them readable by the caller."""
-
-    candidates: Sequence[Candidate]
-    question: QuestionParts
-    rows: Mapping[UUID, CandidateRow] = field(default_factory=dict)
-    beside: Mapping[UUID, Mapping[int, UUID]] = field(default_factory=dict)
-    late: Mapping[UUID, LateScore] = field(default_factory=dict)
+def weights_for(candidates: Sequence[Candidate]) -> Weights:
+    """The weights for the best evidence that any of the candidates has. All are ranked by the same ones: sums by
+    different weights do not compare."""
+    if any(one.late is not None for one in candidates):
+        return TOKENS
+    return VECTORS if any(one.cosine is not None for one in candidates) else WORDS
 
 
-def weights_of(candidate: Candidate, late: Mapping[UUID, LateScore]) -> Weights:
-    """The weights for what is known of this text."""
-    if candidate.waiting:
-        return WORDS
-    return TOKENS if candidate.id in late else VECTORS
-
-
-def table_of(evidence: Evidence, kinds: Sequence[Weights]) -> Table:
+def table_of(candidates: Sequence[Candidate], question: QuestionParts, kind: Weights) -> Table:
     """The features of all candidates."""
-    found = own_evidence(evidence.candidates, evidence.late, evidence.question)
-    alone = _logits(found, kinds, "alone")
-    add_beside(found, evidence.candidates, evidence.rows, evidence.beside, alone)
-    add_about(found, evidence.candidates, evidence.rows, alone, evidence.question)
+    found = own_evidence(candidates, question)
+    alone = found @ kind.alone
+    add_beside(found, candidates, alone)
+    add_about(found, candidates, alone, question)
     return found
 
 
-def ranked(evidence: Evidence) -> list[Ranked]:
+def ranked(candidates: Sequence[Candidate], question: QuestionParts) -> list[Ranked]:
     """The candidates as hits, best first. Equal ones keep their order."""
-    kinds = [weights_of(one, evidence.late) for one in evidence.candidates]
-    table = table_of(evidence, kinds)
-    own = _logits(table, kinds, "score")
-    # Sums by different weights do not compare. Logits of scores do.
-    alike = all(one is kinds[0] for one in kinds)
-    order = np.argsort(-(_logits(table, kinds, "order") if alike else own), kind="stable")
-    own = own[order]
-    level = levelled(own)
+    kind = weights_for(candidates)
+    table = table_of(candidates, question, kind)
+    order = np.argsort(-(table @ kind.order), kind="stable")
+    own = (table @ kind.score)[order]
     hits = []
-    for place, before, after in zip(order.tolist(), own.tolist(), level.tolist(), strict=True):
-        one = evidence.candidates[place]
-        late = evidence.late.get(one.id)
+    for place, before, after in zip(order.tolist(), own.tolist(), levelled(own).tolist(), strict=True):
+        one = candidates[place]
         hits.append(
             Ranked(
                 one.id,
                 chance(after),
                 table[place],
-                kinds[place],
+                kind,
                 after - before,
-                alike,
                 one.cosine,
                 None if one.words is None else one.words.score,
-                None if late is None else late.maxsim,
-                least=least_score(one, evidence),
+                None if one.late is None else one.late.maxsim,
+                least=least_score(one),
             )
         )
     return hits
@@ -194,11 +173,11 @@ def newest_first(hits: Sequence[Ranked], ids: Sequence[UUID]) -> list[Ranked]:
     return [by_id[id_] for id_ in ids if id_ in by_id]
 
 
-def least_score(candidate: Candidate, evidence: Evidence) -> float:
+def least_score(candidate: Candidate) -> float:
     """The score below which a text is not shown. What contains the rare words of a question is shown at any score."""
     if candidate.words is not None and candidate.words.coverage >= weights.LITERAL:
         return 0.0
-    row = evidence.rows.get(candidate.id)
+    row = candidate.row
     is_fact = row is not None and row.thread is None and row.length <= weights.FACT_LENGTH
     return weights.FACT_SCORE if is_fact else weights.MIN_SCORE
 
@@ -213,10 +192,3 @@ def levelled(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             total, count = total + more, count + others
         blocks.append((total, count))
     return np.array([total / count for total, count in blocks for _ in range(count)])
-
-
-def _logits(table: Table, kinds: Sequence[Weights], name: str) -> npt.NDArray[np.float64]:
-    if not len(table):
-        return np.zeros(0)
-    found: npt.NDArray[np.float64] = np.einsum("ij,ij->i", table, np.array([getattr(one, name) for one in kinds]))
-    return found

@@ -7,14 +7,30 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import numpy as np
+
 from openmemory.content_policy.injection import LABEL
 from openmemory.search.conflicts import conflicts
 from openmemory.search.context import SearchContext
 from openmemory.search.explanation import SearchRound, answer_explanation, explained
-from openmemory.search.features import ABOUT, BESIDE, PLACE
+from openmemory.search.features import ABOUT, BESIDE, FEATURES
 from openmemory.search.newer import Newer
 from openmemory.search.ranking import Ranked
 from openmemory.search.schemas import Arm, Method, PassageAnswer, PassageResult, ScoreParts, SearchAnswer, SearchResult
+
+_ALONE = {"time": "time", "recency": "recency", "named": "named", "flagged": "penalty"}
+_GROUPS: Mapping[str, Sequence[str]] = {
+    "base": ("base", "question"),
+    "dense": ("meaning", "near"),
+    "lexical": ("words", "covered"),
+    "late": ("tokens", "said"),
+    "beside": BESIDE,
+    "text": tuple(name for name in ABOUT if name not in _ALONE),
+    **{part: (name,) for name, part in _ALONE.items()},
+}
+"""The features whose terms each part of a score sums up."""
+
+_MEMBERS = np.array([[float(feature in names) for feature in FEATURES] for names in _GROUPS.values()])
 
 
 @dataclass(slots=True)
@@ -162,25 +178,20 @@ def _result(row: Any, hit: Ranked | None, score: float | None) -> SearchResult:
 def _parts(hit: Ranked) -> ScoreParts:
     if hit.values is None:
         return ScoreParts(ranking=hit.score)
-    adds = hit.adds
-
-    def sum_of(*names: str) -> float:
-        return float(sum(adds[PLACE[name]] for name in names))
-
-    grouped = {"time", "recency", "named", "flagged"}
+    sums = dict(zip(_GROUPS, (_MEMBERS @ hit.adds).tolist(), strict=True))
     return ScoreParts(
         ranking=hit.order,
-        base=sum_of("base", "question") + hit.levelled,
-        dense=sum_of("meaning", "near"),
-        lexical=sum_of("words", "covered"),
-        late=sum_of("tokens", "said"),
-        beside=sum_of(*BESIDE),
-        text=sum_of(*(name for name in ABOUT if name not in grouped)),
-        time=sum_of("time"),
+        base=sums["base"] + hit.levelled,
+        dense=sums["dense"],
+        lexical=sums["lexical"],
+        late=sums["late"],
+        beside=sums["beside"],
+        text=sums["text"],
+        time=sums["time"],
         cosine=hit.cosine,
         bm25=hit.bm25,
-        penalty=0.0 - sum_of("flagged"),
-        recency=sum_of("recency"),
+        penalty=0.0 - sums["penalty"],
+        recency=sums["recency"],
         reranked=hit.reranked,
-        named=sum_of("named"),
+        named=sums["named"],
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,12 +21,11 @@ from openmemory.database.engine import Database, Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.identity.names import storable
-from openmemory.index import tokens
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
 from openmemory.search import periods
 from openmemory.search.as_of import time_of, unchanged_since
-from openmemory.search.candidate_rows import MAX_COMPARED, candidate_rows
+from openmemory.search.candidate_rows import CandidateRow, candidate_rows
 from openmemory.search.candidates import (
     CANDIDATES,
     Dense,
@@ -50,13 +50,13 @@ from openmemory.search.empty import (
 )
 from openmemory.search.explanation import SearchRound
 from openmemory.search.features import Candidate, QuestionParts
-from openmemory.search.late_interaction import late_scores
+from openmemory.search.late_interaction import TokenizedText, late_scores
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.overview import BROAD, overview_answer
 from openmemory.search.periods import NamedTimes, names_a_time
 from openmemory.search.query_analysis import MAX_LEXEMES
 from openmemory.search.query_text import has_words, is_broad, lexemes
-from openmemory.search.ranking import Evidence, Ranked, candidates, newest_first, ranked
+from openmemory.search.ranking import Ranked, candidates, newest_first, ranked
 from openmemory.search.readback import log_search, read_best, read_newer, readback
 from openmemory.search.recency import recency_of
 from openmemory.search.reranking import Reranker, rerank
@@ -74,6 +74,10 @@ from openmemory.search.time_only import memories_that_name, memories_written_at
 from openmemory.sources.symbols import normal
 
 log = logging.getLogger(__name__)
+
+FIRST_RANKED = 80
+"""The number of candidates that are ranked in the first round, of `CANDIDATES` of each arm. More add next to nothing to
+the best: on the turns of LoCoMo, recall@10 is .817 with 80, .819 with all, and .809 with 60."""
 
 WIDENING = 4
 """The factor by which the number of candidates grows while the caller may read too few of those found."""
@@ -328,9 +332,10 @@ class Search:
     async def _found(self, context: SearchContext, pace: Awaitable[None]) -> FoundRows:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
         limit, reranker = context.limit, self._reranker
-        most = limit if reranker is None else max(limit, reranker.top_n)
-        found = ReadRows(most, bounded=not context.query.everything)
+        wanted = limit if reranker is None else max(limit, reranker.top_n)
+        found = ReadRows(wanted, bounded=not context.query.everything)
         width, strict = max(CANDIDATES, 2 * limit), False
+        most: int | None = FIRST_RANKED * width // CANDIDATES
         with closing(Lookups(context)) as lookups:
             while True:
                 dense, words, _ = await asyncio.gather(
@@ -340,11 +345,11 @@ class Search:
                 )
                 method = Method.HYBRID if dense.answered else Method.LEXICAL
                 complete = len(dense.hits) < width and context.query.as_of is None
-                hits, last = await rank(context, lookups, dense, words, complete=complete)
+                hits, last = await rank(context, lookups, dense, words, complete=complete, most=most)
                 found.ranked(hits, last if context.query.explain else None)
                 await read_best(context, hits, method, found)
                 below = context.floor is not None and bool(dense.hits) and dense.hits[-1].score < context.floor
-                exhausted = (below or len(dense.hits) < width) and len(words) < width
+                exhausted = (below or len(dense.hits) < width) and len(words) < width and not last.cut
                 # Flagged texts may have taken the places of others.
                 plain = sum(not hit.flagged for hit in hits)
                 sure = width > FLOOD or plain >= limit or plain == len(hits)
@@ -354,7 +359,7 @@ class Search:
                     break
                 if exhausted and (strict or all(hit.id in found.rows for hit in words)):
                     break
-                width, strict = width * WIDENING, True
+                width, strict, most = width * WIDENING, True, None
             embedded = (await lookups.question).text if dense.answered else None
         return FoundRows(found, method, dense.note, last, embedded)
 
@@ -431,9 +436,16 @@ def _refuse_filters_of_memories(query: SearchQuery) -> None:
 
 
 async def rank(
-    context: SearchContext, lookups: Lookups, by_meaning: Dense, words: list[LexicalHit], *, complete: bool
+    context: SearchContext,
+    lookups: Lookups,
+    by_meaning: Dense,
+    words: list[LexicalHit],
+    *,
+    complete: bool,
+    most: int | None = None,
 ) -> tuple[list[Ranked], SearchRound]:
-    """The candidates of a round, best first, and the data that explains their scores. `complete` as in `candidates`."""
+    """The candidates of a round, best first, and the data that explains their scores. `complete` as in `candidates`.
+    `most`: the number of first candidates that are ranked, and those written at a time that the question names."""
     dense, words = await listed(context, lookups, by_meaning.hits, words)
     analysis = (await lookups.scope).query
     as_of = context.query.as_of
@@ -442,36 +454,41 @@ async def rank(
     first = candidates(dense, words, floor=context.floor, complete=complete, waiting=waiting, chance=chance)
     if not first:
         return [], SearchRound()
+    cut = most is not None and len(first) > most
+    if cut:
+        dated = set() if lookups.written is None else {hit.id for hit in await lookups.written}
+        first = first[:most] + [one for one in first[most:] if one.id in dated]
     asked = (await lookups.question).embedding.tokens if dense else None
     question = QuestionParts(context.query.text, context.times, recency_of(context), chance)
-    caller, corpus, model = context.caller, context.corpus, context.space.model
-    ids = [one.id for one in first]
+    model = None if asked is None else context.space.model
     async with context.database.statement() as tx:
         read = await candidate_rows(
-            tx, caller, ids, None if asked is None else model, corpus=corpus, all_rows=as_of is not None
+            tx, context.caller, [one.id for one in first], model, corpus=context.corpus, all_rows=as_of is not None
         )
-        neighbours = [link.neighbour for link in read.links]
-        if as_of is not None:
-            there = await unchanged_since(tx, caller, neighbours, as_of)
+        if as_of is not None and read.links:
+            there = await unchanged_since(tx, context.caller, [link.neighbour for link in read.links], as_of)
             read.links = [link for link in read.links if link.neighbour in there]
-            neighbours = [id_ for id_ in neighbours if id_ in there]
-        known = {one.id: one for one in first if one.id in read.rows}
-        known |= {id_: Candidate(id_) for id_ in neighbours if id_ not in known}
-        compared_first = frozenset(ids[:MAX_COMPARED])
-        if asked is not None and neighbours and (unread := [id_ for id_ in known if id_ not in compared_first]):
-            more = unread[-len(neighbours) :]
-            read.tokens = read.tokens.joined(await tokens.of_items(tx, corpus.kind, caller.user_id, model, more))
+            read.neighbours = {id_: row for id_, row in read.neighbours.items() if id_ in there}
+    known = [one for one in first if one.id in read.rows]
+    known += [Candidate(id_) for id_ in read.neighbours]
+    rows = read.rows | read.neighbours
     beside = read.beside()
-    before = {
-        id_: [near[step] for step in (-2, -1) if step in near and not read.rows[near[step]].flagged]
-        for id_, near in beside.items()
-    }
-    # The stored tokens of a rewritten memory belong to another text.
-    same = [id_ for id_ in known if id_ not in lookups.rewritten]
-    late = await late_scores(asked, read.tokens, same, before)
-    evidence = Evidence(list(known.values()), question, read.rows, beside, late)
-    compared = sorted(late, key=lambda id_: -late[id_].maxsim)
-    hits = ranked(evidence)
+    for one in known:
+        one.row, one.beside = rows[one.id], beside.get(one.id, {})
+    texts = [_tokenized(one, rows, lookups.rewritten) for one in known]
+    for one, late in zip(known, await late_scores(asked, texts), strict=True):
+        one.late = late
+    hits = ranked(known, question)
     if not has_words(context.query.text):  # signs are in a text or not
         hits = newest_first(hits, [hit.id for hit in words])
-    return hits, SearchRound(evidence.candidates, compared, whole=all(id_ in read.rows for id_ in ids))
+    return hits, SearchRound(known, whole=len(read.rows) == len(first), cut=cut)
+
+
+def _tokenized(candidate: Candidate, rows: Mapping[UUID, CandidateRow], rewritten: AbstractSet[UUID]) -> TokenizedText:
+    """The tokens of a candidate, and of those before it. The stored ones of a `rewritten` text belong to another."""
+    near = [candidate.beside[step] for step in (-2, -1) if step in candidate.beside]
+    own, *before = (
+        b"" if id_ in rewritten else rows[id_].tokens or b""
+        for id_ in (candidate.id, *(id_ for id_ in near if not rows[id_].flagged))
+    )
+    return TokenizedText(own, before)
