@@ -128,7 +128,7 @@ async def exhaustive(
     async with services.database.statement() as tx:
         read = await candidate_rows(tx, caller, ids, services.embedder.model if dense else None)
     assert whole is None or all(one.tokens for one in read.rows.values())
-    late = await late_scores(whole, [TokenizedText(read.rows[id_].tokens or b"") for id_ in ids])
+    late = await late_scores(whole, [TokenizedText(read.rows[id_].tokens) for id_ in ids])
     for one, score in zip(found, late, strict=True):
         one.row, one.late = read.rows[one.id], score
     return [(hit.id, hit.order) for hit in ranked(found, QuestionParts(query, chance=chance))[:LIMIT]]

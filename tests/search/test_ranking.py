@@ -30,7 +30,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def row(text: str = "a text", thread: str | None = None, **fields) -> CandidateRow:
-    found = CandidateRow(thread, "default", NOW, False, len(text), text[:60], text[-4:], None, text, None)
+    found = CandidateRow(thread, "default", NOW, False, len(text), text[:60], text[-4:], None, text, b"")
     return found._replace(**fields)
 
 

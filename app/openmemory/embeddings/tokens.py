@@ -113,6 +113,10 @@ def coded(rotated: Floats) -> Codes:
     return np.packbits(rotated > 0, axis=1)
 
 
+_BLOCK = 128
+"""The number of tokens whose bits are unpacked at once: as floats, they take 200 kB."""
+
+
 def cosines(question: Tokens, codes: Codes) -> Floats:
     """The approximate cosines of a text's tokens and a question's, shape (text's, question's), negative ones as 0.
 
@@ -121,12 +125,20 @@ def cosines(question: Tokens, codes: Codes) -> Floats:
     The unit vector of the signs has a cosine of √(2/π) with the vector itself, on average (Charikar 2002 has the
     symmetric case).
     """
-    dimension = question.shape[1]
-    bits = np.unpackbits(codes, axis=1, count=dimension).astype(np.float32)
-    turned = question.astype(np.float32).T
+    count, dimension = question.shape
+    # The product takes half the time in blocks that stay in a core's cache, with a multiple of eight columns.
+    turned = np.zeros((dimension, -(-count // 8) * 8), dtype=np.float32)
+    turned[:, :count] = question.T
+    turned /= np.float32(_MAX_CODE * np.sqrt(dimension * 2 / np.pi))
     # Twice the sum over the positive numbers, less the sum over all, is the sum over the signs.
-    near = 2 * (bits @ turned) - turned.sum(axis=0)
-    found: Floats = np.clip(near / (_MAX_CODE * np.sqrt(dimension * 2 / np.pi)), 0.0, 1.0)
+    near = np.empty((len(codes), turned.shape[1]), dtype=np.float32)
+    for start in range(0, len(codes), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        bits = np.unpackbits(codes[block], axis=1, count=dimension).astype(np.float32)
+        np.matmul(bits, turned, out=near[block])
+    found: Floats = 2 * near[:, :count] - turned.sum(axis=0)[:count]
+    np.maximum(found, 0.0, out=found)
+    np.minimum(found, 1.0, out=found)
     return found
 
 

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import numpy as np
 from sqlalchemy import (
     Select,
     Text,
@@ -61,7 +63,7 @@ FIRST, SAID = 10, 4_000
 class CandidateRow(NamedTuple):
     """The properties of a text that the ranking reads. `role` is that of its metadata, or the speaker of a passage.
     `head` and `tail` are its ends. `said` is the text of the first candidates. `tokens` are those of its present text,
-    as stored; None if there are none. `flagged`: it is flagged as a prompt injection."""
+    as stored; empty if there are none. `flagged`: it is flagged as a prompt injection."""
 
     thread: str | None
     namespace: str
@@ -72,7 +74,7 @@ class CandidateRow(NamedTuple):
     tail: str
     role: str | None
     said: str | None
-    tokens: bytes | None
+    tokens: bytes
 
     @property
     def asks(self) -> bool:
@@ -129,11 +131,16 @@ async def candidate_rows(
     }
     statement = _statement(caller.owner, caller.default, corpus, model is not None, all_rows)
     found, near, links = dict[UUID, CandidateRow](), dict[UUID, CandidateRow](), list[ThreadNeighbour]()
-    for id_, place, step, *columns in await statement.rows(tx, values):
+    *rows, (*_, sizes, packed) = await statement.rows(tx, values)
+    ends = accumulate(np.frombuffer(sizes or b"", dtype=">i4").tolist())
+    start = 0
+    for (id_, place, step, *columns, _, _), end in zip(rows, ends, strict=True):
+        row = CandidateRow._make((*columns, packed[start:end]))
+        start = end
         if id_ is None:
-            found[ids[place - 1]] = CandidateRow(*columns)
+            found[ids[place - 1]] = row
         else:
-            near[id_] = CandidateRow(*columns)
+            near[id_] = row
             links.append(ThreadNeighbour(ids[place - 1], id_, step))
     return CandidateRows(found, {id_: row for id_, row in near.items() if id_ not in found}, links)
 
@@ -179,8 +186,18 @@ def _tokens(rows: Any, kind: ItemKind, wanted: bool) -> Any:
 @cache
 def _statement(owner: bool, default: Default, corpus: Corpus, with_tokens: bool, all_rows: bool) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
-    parts = _listed(caller, corpus, with_tokens, all_rows), _linked(caller, corpus, with_tokens)
-    return CompiledStatement(union_all(*(select(*one.subquery().c) for one in parts)), plain=True, binary=True)
+    found = _listed(caller, corpus, with_tokens, all_rows), _linked(caller, corpus, with_tokens)
+    both = union_all(*(select(*one.subquery().c) for one in found)).cte("found").prefix_with("MATERIALIZED")
+    *columns, tokens = both.c
+    # One value with all tokens: PostgreSQL sends small ones in pieces, and the client wakes for each of them. The
+    # aggregates see the rows in the order in which they are returned.
+    size = func.int4send(func.coalesce(func.length(tokens), literal_column("0")))
+    empty: Any = literal_column("''::bytea")
+    packed = [func.string_agg(size, empty), func.coalesce(func.string_agg(tokens, empty), empty)]
+    none: list[Any] = [literal_column("NULL")] * len(columns)
+    nothing: Any = literal_column("NULL::bytea")
+    parts = select(*columns, nothing, nothing), select(*none, *packed).select_from(both)
+    return CompiledStatement(union_all(*parts), plain=True, binary=True)
 
 
 def _ids(name: str) -> Any:

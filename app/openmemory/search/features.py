@@ -185,45 +185,44 @@ def add_about(table: Table, candidates: Sequence[Candidate], logits: Floats, que
     """Adds the features of each text: its speaker, time and length, whether it asks, and whether it begins with a name
     that the best texts contain. The best are those with the highest `logits`."""
     known = [(place, one.row) for place, one in enumerate(candidates) if one.row is not None]
+    if not known:
+        return
+    places = [place for place, _ in known]
     rows = dict(known)
+    length = np.log([row.length + 1 for _, row in known]) - MEAN_LENGTH
     first = [place for place in np.argsort(-logits, kind="stable")[:BEST].tolist() if place in rows]
     best = [(place, rows[place].said or "") for place in first if not rows[place].flagged]
     named = led(((place, row.head) for place, row in known), best, question.text)
-    asked = question.text.casefold()
-    me = float(_ME.search(question.text) is not None)
+    found: dict[str, Sequence[float] | Floats] = {
+        "asks": [row.asks for _, row in known],
+        "length": length,
+        "named": [place in named for place in places],
+        "flagged": [row.flagged for _, row in known],
+    }
+    if question.times:
+        found["time"] = [max(time.closeness(row.created_at) for time in question.times) for _, row in known]
+    if question.recency is not None:
+        found["recency"] = [question.recency.of(row.created_at) for _, row in known]
     speakers = [speaker(row) for _, row in known]
-    wanted = {name for name in set(speakers) if name and name not in _USER | _ASSISTANT and _names(asked, name)}
-    values = []
-    for (place, row), said in zip(known, speakers, strict=True):
-        user, assistant = float(said in _USER), float(said in _ASSISTANT)
-        length = math.log(row.length + 1) - MEAN_LENGTH
-        moment = row.created_at
-        values.append(
-            (
-                row.asks,
-                max((time.closeness(moment) for time in question.times), default=0.0) if question.times else 0.0,
-                0.0 if question.recency is None else question.recency.of(moment),
-                said in wanted,
-                bool(wanted) and said != "" and said not in wanted,
-                user,
-                assistant,
-                user * me,
-                assistant * me,
-                length,
-                user * length,
-                assistant * length,
-                place in named,
-                row.flagged,
-            )
-        )
-    if values:
-        table[[place for place, _ in known], PLACE["asks"] :] = values
+    if any(speakers):
+        asked = question.text.casefold()
+        wanted = {name for name in set(speakers) if name and name not in _USER | _ASSISTANT and _names(asked, name)}
+        me = float(_ME.search(question.text) is not None)
+        found["speaker"] = [said in wanted for said in speakers]
+        found["other_speaker"] = [bool(wanted) and said != "" and said not in wanted for said in speakers]
+        for name, names in (("user", _USER), ("assistant", _ASSISTANT)):
+            says = np.array([said in names for said in speakers], dtype=np.float64)
+            found |= {name: says, f"{name}_me": says * me, f"{name}_length": says * length}
+    for name, values in found.items():
+        table[places, PLACE[name]] = values
 
 
 def speaker(row: CandidateRow) -> str:
     """The speaker of a text, in lower case: its role, or the name before a colon at its start. Empty: nobody."""
     if row.role:
         return row.role.casefold()
+    if ": " not in row.head:
+        return ""
     found = _SPEAKER.match(row.head)
     return found.group(1).casefold() if found else ""
 

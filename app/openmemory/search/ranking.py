@@ -147,16 +147,18 @@ def ranked(candidates: Sequence[Candidate], question: QuestionParts) -> list[Ran
     table = table_of(candidates, question, kind)
     order = np.argsort(-(table @ kind.order), kind="stable")
     own = (table @ kind.score)[order]
+    level = levelled(own)
+    scores = 1 / (1 + np.exp(-np.clip(level, -700.0, 700.0)))
     hits = []
-    for place, before, after in zip(order.tolist(), own.tolist(), levelled(own).tolist(), strict=True):
+    for place, score, raised in zip(order.tolist(), scores.tolist(), (level - own).tolist(), strict=True):
         one = candidates[place]
         hits.append(
             Ranked(
                 one.id,
-                chance(after),
+                score,
                 table[place],
                 kind,
-                after - before,
+                raised,
                 one.cosine,
                 None if one.words is None else one.words.score,
                 None if one.late is None else one.late.maxsim,

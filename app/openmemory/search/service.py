@@ -474,7 +474,7 @@ async def rank(
     rows = read.rows | read.neighbours
     beside = read.beside()
     for one in known:
-        one.row, one.beside = rows[one.id], beside.get(one.id, {})
+        one.row, one.beside = rows[one.id], beside.get(one.id, one.beside)
     texts = [_tokenized(one, rows, lookups.rewritten) for one in known]
     for one, late in zip(known, await late_scores(asked, texts), strict=True):
         one.late = late
@@ -486,9 +486,12 @@ async def rank(
 
 def _tokenized(candidate: Candidate, rows: Mapping[UUID, CandidateRow], rewritten: AbstractSet[UUID]) -> TokenizedText:
     """The tokens of a candidate, and of those before it. The stored ones of a `rewritten` text belong to another."""
-    near = [candidate.beside[step] for step in (-2, -1) if step in candidate.beside]
-    own, *before = (
-        b"" if id_ in rewritten else rows[id_].tokens or b""
-        for id_ in (candidate.id, *(id_ for id_ in near if not rows[id_].flagged))
-    )
-    return TokenizedText(own, before)
+
+    def tokens(id_: UUID) -> bytes:
+        return b"" if id_ in rewritten else rows[id_].tokens
+
+    own = tokens(candidate.id)
+    if not candidate.beside:
+        return TokenizedText(own)
+    near = (candidate.beside[step] for step in (-2, -1) if step in candidate.beside)
+    return TokenizedText(own, [tokens(id_) for id_ in near if not rows[id_].flagged])
