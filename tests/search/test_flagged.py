@@ -72,7 +72,8 @@ async def test_the_best_are_those_of_the_whole_list_by_their_lowered_scores(
     assert len(everything) == 36
     assert {bool(result.labels) for result in everything[:limit]} | {True} == {True, False}
     best = (await services.search.search(owner, SearchQuery("tea", limit=limit))).results
-    assert [round(result.parts.ranking, 6) for result in best] == [round(score, 6) for score in scores[:limit]]
+    # Products of single precision differ a little with the number of texts.
+    assert [result.parts.ranking for result in best] == pytest.approx(scores[:limit], abs=1e-4)
 
 
 async def test_however_many_orders_are_planted_the_others_are_found(services: Services, owner: Caller):
