@@ -9,25 +9,29 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, Uuid, bindparam, cast, func, select
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.access.readable import readable_by
 from openmemory.access.rule_cache import RuleCache
 from openmemory.access.rules import ALL
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.dedup.comparison import NEAREST, agree
 from openmemory.dedup.replacement import LONGEST, Judgement, Verdict, judge
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
-from openmemory.identity.caller import Caller
+from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
 from openmemory.index.port import Filter, Hit, IndexUnavailable
 from openmemory.index.space import Space, Spaces
+from openmemory.index.sync.entries import array_of
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, NearbyMemory
@@ -112,18 +116,13 @@ class NearChanges:
         others = [(other, nearness) for other, nearness in found_by.items() if other != id_]
         if not others:
             return []
-        role = Memory.metadata_["role"].astext.label("role")
-        query = select(Memory.id, Memory.content, Memory.created_at, Memory.key, role).where(
-            Memory.id == func.any([other for other, _ in others]),
-            readable_by(caller, Memory),
-            func.cardinality(Memory.labels) == 0,
-            func.length(Memory.content) <= LONGEST,
-        )
-        async with self._database.transaction() as tx:
-            rows = {row.id: row for row in (await tx.execute(query, caller.parameters)).all()}
-            read = [(rows[other], nearness) for other, nearness in others if other in rows]
-            found = _judged(new, read)[:SHOWN]
-            if found:
+        values = {**caller.parameters, "ids": array_of(other for other, _ in others)}
+        async with self._database.statement() as tx:
+            rows = {row.id: row for row in await _readable(caller.owner, caller.default).rows(tx, values)}
+        read = [(rows[other], nearness) for other, nearness in others if other in rows]
+        found = _judged(new, read)[:SHOWN]
+        if found:
+            async with self._database.transaction() as tx:
                 await access_log.record(tx, caller, AccessType.SEARCH, [row.id for row, _ in found], {"part": "near"})
         return [
             NearbyMemory(
@@ -142,6 +141,20 @@ class NearChanges:
         if not points:
             return []
         return await space.search_words(points[0].words, await self._where(caller, new), NEAREST)
+
+
+@cache
+def _readable(owner: bool, default: Default) -> CompiledStatement:
+    """Those of the memories that may be compared and that the caller may read."""
+    query = select(
+        Memory.id, Memory.content, Memory.created_at, Memory.key, Memory.metadata_["role"].astext.label("role")
+    ).where(
+        Memory.id == func.any(cast(bindparam("ids", type_=Text), ARRAY(Uuid))),
+        readable_by(Caller.anyone(owner=owner, default=default), Memory),
+        func.cardinality(Memory.labels) == 0,
+        func.length(Memory.content) <= LONGEST,
+    )
+    return CompiledStatement(query)
 
 
 async def _nothing(_: UUID) -> list[NearbyMemory]:
