@@ -28,7 +28,7 @@ from openmemory.search.candidates import CANDIDATES
 from openmemory.search.commonness import smoothed_idf
 from openmemory.search.context import FLOORS
 from openmemory.search.features import QuestionParts
-from openmemory.search.late_interaction import TokenizedText, late_scores
+from openmemory.search.late_interaction import TextTokens, late_scores
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.query_analysis import COMMON_SHARE, MIN_MEMORIES, RATE, SAMPLE
 from openmemory.search.ranking import candidates, ranked
@@ -128,7 +128,7 @@ async def exhaustive(
     async with services.database.statement() as tx:
         read = await candidate_rows(tx, caller, ids, services.embedder.model if dense else None)
     assert whole is None or all(one.tokens for one in read.rows.values())
-    late = await late_scores(whole, [TokenizedText(read.rows[id_].tokens) for id_ in ids])
+    late = await late_scores(whole, [TextTokens(read.rows[id_].tokens) for id_ in ids])
     for one, score in zip(found, late, strict=True):
         one.row, one.late = read.rows[one.id], score
     return [(hit.id, hit.order) for hit in ranked(found, QuestionParts(query, chance=chance))[:LIMIT]]

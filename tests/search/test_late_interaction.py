@@ -27,7 +27,7 @@ from openmemory.search.late_interaction import (
     BLOCK,
     CONTEXT,
     MIN_COMPARED,
-    TokenizedText,
+    TextTokens,
     compared,
     in_context,
     late_scores,
@@ -114,7 +114,7 @@ def test_a_token_that_all_have_says_little_and_one_that_few_have_much() -> None:
 async def test_numbers_alone_and_texts_without_tokens_are_not_compared() -> None:
     chance = np.random.default_rng(2)
     asked, own = spoken(chance, 4), drawn(chance, 2).tobytes()
-    some = [TokenizedText(b""), TokenizedText(own)]
+    some = [TextTokens(b""), TextTokens(own)]
     assert await late_scores(0 * asked, some) == [None, None]
     assert await late_scores(None, some) == [None, None]
     assert await late_scores(asked, some[:1]) == [None]
@@ -130,7 +130,7 @@ def test_the_first_texts_within_the_bound_are_compared(
 ) -> None:
     monkeypatch.setattr(late_interaction, "MAX_TOKENS", most)
     chance = np.random.default_rng(1)
-    found = in_context([TokenizedText(drawn(chance, count).tobytes()) for count in (5, 0, 4, 3)])
+    found = in_context([TextTokens(drawn(chance, count).tobytes()) for count in (5, 0, 4, 3)])
     assert found[0] == places
     assert len(found[2]) == sum(found[1]) <= max(most, 5)
 
@@ -140,11 +140,11 @@ def test_a_short_text_follows_the_end_of_those_before_it() -> None:
     one, two, short, long, last = (drawn(chance, count).tobytes() for count in (5, 12, 2 * BLOCK - 1, 2 * BLOCK, 3))
     places, counts, tokens = in_context(
         [
-            TokenizedText(long, [one, two]),
-            TokenizedText(short, [one, two]),
-            TokenizedText(b"", [one]),
-            TokenizedText(last, [long, b""]),
-            TokenizedText(one),
+            TextTokens(long, [one, two]),
+            TextTokens(short, [one, two]),
+            TextTokens(b"", [one]),
+            TextTokens(last, [long, b""]),
+            TextTokens(one),
         ]
     )
     expected = [long, one[(12 - CONTEXT) * CODE :] + two + short, long[-CONTEXT * CODE :] + last, one]

@@ -142,7 +142,7 @@ def own_evidence(candidates: Sequence[Candidate], question: QuestionParts) -> Ta
 
 
 def estimated(by: Sequence[float], *known: Floats) -> Floats:
-    """What a linear model says of an unknown feature: its constant, and a weight for each known one."""
+    """An unknown feature as a linear model estimates it: its constant, and a weight for each known feature."""
     constant, *weights = by
     found: Floats = np.stack(known, axis=1) @ weights + constant
     return found

@@ -48,14 +48,14 @@ class LateScore(NamedTuple):
     distinct: float
 
 
-class TokenizedText(NamedTuple):
+class TextTokens(NamedTuple):
     """A text by its stored tokens, and those of the texts `before` it in its thread."""
 
     own: bytes
     before: Sequence[bytes] = ()
 
 
-async def late_scores(question: Tokens | None, texts: Sequence[TokenizedText]) -> list[LateScore | None]:
+async def late_scores(question: Tokens | None, texts: Sequence[TextTokens]) -> list[LateScore | None]:
     """The scores of texts, best first, whose tokens are compared with those of a question. None: not compared.
 
     `question` is None if the model computed no tokens of it. Numbers are left to the words: their tokens are zeros.
@@ -76,7 +76,7 @@ async def late_scores(question: Tokens | None, texts: Sequence[TokenizedText]) -
     return found
 
 
-def in_context(texts: Iterable[TokenizedText]) -> tuple[list[int], list[int], Codes]:
+def in_context(texts: Iterable[TextTokens]) -> tuple[list[int], list[int], Codes]:
     """The places of the first texts that have at most `MAX_TOKENS` tokens together, at least one; the number of tokens
     of each; and the tokens. Those of a short text follow the last `CONTEXT` of the ones `before` it."""
     places, counts, parts, total = list[int](), list[int](), list[bytes](), 0

@@ -50,7 +50,7 @@ from openmemory.search.empty import (
 )
 from openmemory.search.explanation import SearchRound
 from openmemory.search.features import Candidate, QuestionParts
-from openmemory.search.late_interaction import TokenizedText, late_scores
+from openmemory.search.late_interaction import TextTokens, late_scores
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.overview import BROAD, overview_answer
 from openmemory.search.periods import NamedTimes, names_a_time
@@ -484,7 +484,7 @@ async def rank(
     return hits, SearchRound(known, whole=len(read.rows) == len(first), cut=cut)
 
 
-def _tokenized(candidate: Candidate, rows: Mapping[UUID, CandidateRow], rewritten: AbstractSet[UUID]) -> TokenizedText:
+def _tokenized(candidate: Candidate, rows: Mapping[UUID, CandidateRow], rewritten: AbstractSet[UUID]) -> TextTokens:
     """The tokens of a candidate, and of those before it. The stored ones of a `rewritten` text belong to another."""
 
     def tokens(id_: UUID) -> bytes:
@@ -492,6 +492,6 @@ def _tokenized(candidate: Candidate, rows: Mapping[UUID, CandidateRow], rewritte
 
     own = tokens(candidate.id)
     if not candidate.beside:
-        return TokenizedText(own)
+        return TextTokens(own)
     near = (candidate.beside[step] for step in (-2, -1) if step in candidate.beside)
-    return TokenizedText(own, [tokens(id_) for id_ in near if not rows[id_].flagged])
+    return TextTokens(own, [tokens(id_) for id_ in near if not rows[id_].flagged])
