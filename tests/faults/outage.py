@@ -19,12 +19,13 @@ RECOVERY = 60.0
 NO_INDEX = "Using text search (vector store unavailable)"
 NO_EMBEDDER = "Using text search (embedder unavailable)"
 
+# All are near to the question for the embedder of these tests, so that no bound of scores leaves one out.
 KEPT = "The lighthouse keeper polishes the brass lamp every evening."
 DELETED = "The lighthouse safe opens with the code four seven one."
-DENIED = "The lighthouse diary mentions a hidden debt."
-BEFORE = "The lighthouse ferry leaves at noon."
-AFTER = "The lighthouse ferry leaves at midnight."
-NEW = "The lighthouse cat is called Admiral."
+DENIED = "The lighthouse diary tells of the debt."
+BEFORE = "The lighthouse bell is on the roof."
+AFTER = "The lighthouse bell is on the wall."
+NEW = "The lighthouse cat sleeps on the stairs."
 
 
 class Outage:

@@ -71,12 +71,12 @@ def test_what_holds_no_word_and_is_not_near_is_dropped():
 
 
 def test_words_stand_for_the_meaning_of_what_has_no_vector_yet():
-    hits = [Hit(A, 0.3)], [LexicalHit(B, 3.0, coverage=0.4)]
+    hits = [Hit(A, 0.3)], [LexicalHit(B, 3.0, coverage=0.1)]
     assert [one.waiting for one in candidates(*hits) if one.id == B] == [False]
     for more in ({"complete": True}, {"waiting": {B}}):
         [new] = [one for one in candidates(*hits, **more) if one.id == B]
         assert new.waiting
-        assert value(ranking_of(new)[0], "meaning") == pytest.approx(NEARNESS[0] + 0.4 * NEARNESS[1])
+        assert value(ranking_of(new)[0], "meaning") == pytest.approx(NEARNESS[0] + 0.1 * NEARNESS[1])
     assert [one.waiting for one in candidates([], hits[1])] == [True]
 
 

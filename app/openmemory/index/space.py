@@ -53,6 +53,7 @@ class Space:
         self._deadlines = deadlines or Deadlines()
         self._dimension = dimension
         self._lease = lease or Lease()
+        self._closed = False
         self._background: asyncio.Task[Vectors] | None = None
         self.behind: str | None = None
         """The reason why the collection may lack data that PostgreSQL contains. None if it is known to be complete."""
@@ -120,11 +121,15 @@ class Space:
         Raises:
             EmbedderUnavailable: the model does not answer in time, or its circuit is open.
         """
-        try:
-            async with asyncio.timeout(self._deadlines.embedder):
-                return chance_cosine(question, await asyncio.shield(self.prepare()))
-        except TimeoutError:
-            raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s") from None
+        if self._closed:
+            raise EmbedderUnavailable("the index was closed")
+        task = self.prepare()
+        await asyncio.wait([task], timeout=self._deadlines.embedder)
+        if not task.done():
+            raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s")
+        if task.cancelled():
+            raise EmbedderUnavailable("the index was closed")
+        return chance_cosine(question, task.result())
 
     def prepare(self) -> asyncio.Task[Vectors]:
         """The task that embeds the background for `chance`. It starts again if it failed."""
@@ -167,6 +172,7 @@ class Space:
 
     async def close(self) -> None:
         """Closes the index. Searches there fail from now on. The model may serve elsewhere."""
+        self._closed = True
         if self._background is not None:
             self._background.cancel()
             await asyncio.gather(self._background, return_exceptions=True)

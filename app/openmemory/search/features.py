@@ -53,7 +53,7 @@ UNLISTED = 0.45
 """The nearness of a text that is not among the nearest: what unrelated texts have at most."""
 
 NEARNESS = (0.753, 1.93)
-"""The nearness of a text without a vector, by `estimated` from its coverage."""
+"""The nearness of a text without a vector, by `estimated` from its coverage; at most `NEAR`."""
 
 MAXSIM = (0.0765, 0.0943, 0.559)
 """The MaxSim of a text whose tokens were not compared, by `estimated` from its nearness and its coverage."""
@@ -119,7 +119,8 @@ def own_evidence(candidates: Sequence[Candidate], question: QuestionParts) -> Ta
     coverage = np.array([0.0 if one.words is None else one.words.coverage for one in candidates])
     meaning = np.array([UNLISTED if one.cosine is None else nearness(one.cosine) for one in candidates])
     if any(one.waiting for one in candidates):
-        meaning = np.where([one.waiting for one in candidates], estimated(NEARNESS, coverage), meaning)
+        estimate = np.minimum(estimated(NEARNESS, coverage), NEAR)  # words alone never say that a text is so near
+        meaning = np.where([one.waiting for one in candidates], estimate, meaning)
     late = np.array([one.late or _NOT_COMPARED for one in candidates])
     maxsim, distinct = late[:, 0], late[:, 1]
     maxsim = np.where(np.isnan(maxsim), estimated(MAXSIM, meaning, coverage), maxsim)
