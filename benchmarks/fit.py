@@ -129,7 +129,8 @@ def by_words(sample: Sample) -> Sample:
 
 
 class Mode(NamedTuple):
-    """A kind of evidence that has weights of its own: samples with no more than that, and the `unknown` features."""
+    """One set of weights. `of` removes from a sample the evidence that these weights do not use. `unknown`: the features
+    that have no weight."""
 
     of: Callable[[Sample], Sample]
     unknown: frozenset[str]
@@ -372,27 +373,29 @@ def _table(sample: Sample, weights: Weights) -> Table:
 
 
 def estimates(samples: Sequence[Sample]) -> str:
-    """What estimates an unknown nearness and an unknown MaxSim, as they stand in `openmemory.search.features`."""
-    rows, known, each = [], [], []
+    """Fits what estimates a nearness and a MaxSim that are not known. Returns both as they stand in
+    `openmemory.search.features`."""
+    columns = [PLACE[name] for name in ("meaning", "words", "tokens")]
     sizes = Counter[str]()
-    for one in samples:
-        table = own_evidence(one.candidates, one.question)[:, [PLACE[name] for name in ("meaning", "words", "tokens")]]
-        of = [at for at, each in enumerate(one.candidates) if each.late is not None]
-        rows.append(table[of])
-        sizes[one.collection] += len(of)
-        known.append(np.array([one.candidates[at].cosine is not None for at in of], dtype=np.bool_))
-        each += [one.collection] * len(of)
-    table, listed = np.concatenate(rows), np.concatenate(known)
-    root = np.sqrt([1_000 / sizes[name] for name in each])
-    meaning, words, tokens = table.T
-    one = np.ones(len(table))
-    near = np.stack([one, words], axis=1) * root[:, None]
-    said = np.stack([one, meaning, words], axis=1) * root[:, None]
-    found = {
-        "NEARNESS": np.linalg.lstsq(near[listed], (meaning * root)[listed], rcond=None)[0],
-        "MAXSIM": np.linalg.lstsq(said, tokens * root, rcond=None)[0],
-    }
-    return "\n".join(f"{name} = ({', '.join(f'{value:.3g}' for value in by)})" for name, by in found.items())
+    parts, listed, names = [], list[bool](), list[str]()
+    for sample in samples:
+        compared = [place for place, one in enumerate(sample.candidates) if one.late is not None]
+        parts.append(own_evidence(sample.candidates, sample.question)[np.ix_(compared, columns)])
+        listed += [sample.candidates[place].cosine is not None for place in compared]
+        names += [sample.collection] * len(compared)
+        sizes[sample.collection] += len(compared)
+    meaning, words, tokens = np.concatenate(parts).T
+    constant = np.ones(len(names))
+    # Each collection weighs the same.
+    root = np.sqrt([1_000 / sizes[name] for name in names])
+
+    def fitted(wanted: Numbers, *known: Numbers, among: npt.NDArray[np.bool_]) -> str:
+        table = np.stack([constant, *known], axis=1) * root[:, None]
+        found = np.linalg.lstsq(table[among], (wanted * root)[among], rcond=None)[0]
+        return f"({', '.join(f'{value:.3g}' for value in found)})"
+
+    near = fitted(meaning, words, among=np.array(listed))
+    return f"NEARNESS = {near}\nMAXSIM = {fitted(tokens, meaning, words, among=constant > 0)}"
 
 
 def held_out(samples: Sequence[Sample], fit: Fit) -> list[tuple[Numbers, Numbers]]:

@@ -71,7 +71,7 @@ class Pair(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The name of the pairs that are left out of a fit together: those of one older text, or of one store."""
+        """The group of the pair: its store, or its older text. A fit leaves all pairs of a group out together."""
         return self.part if self.kind in ("stored", "in a store") else self.older.casefold()
 
 

@@ -17,7 +17,7 @@ from openmemory.index.space import Space
 
 
 class Slow(LocalEmbedder):
-    """A model that never ends to embed documents."""
+    """A model whose embedding of documents never ends."""
 
     async def documents(self, _: Sequence[str]) -> list[TextEmbedding]:
         await asyncio.Event().wait()

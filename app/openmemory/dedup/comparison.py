@@ -193,8 +193,8 @@ _COMPARABLE = CompiledStatement(
     text(f"SELECT {_COLUMNS} FROM memories AS m WHERE m.id = ANY(CAST(:ids AS uuid[])) AND {_IS_COMPARABLE}")  # noqa: S608 - as above
 )
 
-# Pairs in which a memory is the newer one are computed again. Pairs in which it is the older one are removed if its
-# text has changed.
+# This removes every pair whose newer memory is compared now. A pair whose older memory is compared stays, unless the
+# text of that memory has changed.
 _FORGET = text(
     """
     DELETE FROM near_memories AS n USING memories AS m

@@ -114,7 +114,7 @@ def coded(rotated: Floats) -> Codes:
 
 
 _BLOCK = 128
-"""The number of tokens whose bits are unpacked at once: as floats, they take 200 kB."""
+"""The number of tokens in a block. Its bits take 200 kB as floats, which stay in a core's cache."""
 
 
 def cosines(question: Tokens, codes: Codes) -> Floats:
@@ -126,7 +126,7 @@ def cosines(question: Tokens, codes: Codes) -> Floats:
     symmetric case).
     """
     count, dimension = question.shape
-    # The product takes half the time in blocks that stay in a core's cache, with a multiple of eight columns.
+    # In blocks, and with a multiple of eight columns, the product takes half the time.
     turned = np.zeros((dimension, -(-count // 8) * 8), dtype=np.float32)
     turned[:, :count] = question.T
     turned /= np.float32(_MAX_CODE * np.sqrt(dimension * 2 / np.pi))

@@ -132,7 +132,8 @@ class Space:
         return chance_cosine(question, task.result())
 
     def prepare(self) -> asyncio.Task[Vectors]:
-        """The task that embeds the background for `chance`. It starts again if it failed."""
+        """Returns the task that embeds the texts with which `chance` compares. Starts it if there is none, or if the
+        last one failed."""
         task = self._background
         if task is None or task.cancelled() or (task.done() and task.exception() is not None):
             task = self._background = asyncio.create_task(background(self.embedder), name="background")

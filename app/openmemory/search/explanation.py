@@ -19,8 +19,8 @@ from openmemory.search.schemas import AnswerExplanation, Arm, Explanation, Featu
 
 @dataclass
 class SearchRound:
-    """The candidates of one search round that the caller may read. `whole`: the caller may read all that were ranked.
-    `cut`: the arms found more than were ranked."""
+    """One round of a search. `candidates`: those that were ranked and that the caller may read. `whole`: the caller may
+    read every text that was to be ranked. `cut`: more texts were found than were to be ranked."""
 
     candidates: Sequence[Candidate] = ()
     whole: bool = True
@@ -31,15 +31,18 @@ class SearchRound:
         """The ranks by words, by meaning and by tokens, from 1."""
         words = sorted((one for one in self.candidates if one.words), key=_by_words)
         near = sorted((one for one in self.candidates if one.cosine is not None), key=lambda one: -(one.cosine or 0.0))
-        compared = [(one.late.maxsim, one) for one in self.candidates if one.late is not None]
-        compared.sort(key=lambda pair: -pair[0])
-        found = words, near, [one for _, one in compared]
+        compared = sorted((one for one in self.candidates if one.late), key=_by_tokens)
+        found = words, near, compared
         by_words, by_meaning, by_tokens = ({one.id: at for at, one in enumerate(some, 1)} for some in found)
         return by_words, by_meaning, by_tokens
 
 
 def _by_words(one: Candidate) -> tuple[bool, float]:
     return (False, 0.0) if one.words is None else (one.words.partial, -one.words.score)
+
+
+def _by_tokens(one: Candidate) -> float:
+    return 0.0 if one.late is None else -one.late.maxsim
 
 
 def explained(hit: Ranked, of: SearchRound, reranker: Arm | None = None) -> Explanation:

@@ -81,9 +81,9 @@ Table = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Candidate:
-    """A text and the evidence for it. `cosine` and `words` are those of the retrieval arms: None if one did not list
-    it. `waiting`: it has no vector yet, so its words stand for its meaning. `late` is None if its tokens were not
-    compared. `beside` are the texts near to it in its thread, by their steps from it."""
+    """A text and the evidence for it. `cosine`: None if it is not among the nearest. `words`: None if it was not found
+    by its words. `waiting`: it has no vector yet. `late`: None if its tokens were not compared. `beside`: the texts
+    near to it in its thread, by their steps from it."""
 
     id: UUID
     cosine: float | None = None
@@ -95,8 +95,8 @@ class Candidate:
 
 
 class QuestionParts(NamedTuple):
-    """A question as features read it: its text, the times that it names, the recency that counts, and by `chance` the
-    cosines that it has with unrelated texts."""
+    """The parts of a question that the features depend on. `times`: those that it names. `recency`: how much newer
+    memories gain, None if they do not. `chance`: the cosines of the question with unrelated texts."""
 
     text: str
     times: Sequence[Period] = ()
@@ -110,8 +110,8 @@ class QuestionParts(NamedTuple):
 
 
 def own_evidence(candidates: Sequence[Candidate], question: QuestionParts) -> Table:
-    """The table with the features of each text itself. What is not known of a text is estimated from the rest: its
-    nearness from its words if it has no vector yet, and its MaxSim from both."""
+    """The table with the features of each text itself. A text without a vector gets a nearness that is estimated from
+    its words. A text whose tokens were not compared gets a MaxSim that is estimated from its nearness and its words."""
     table = np.zeros((len(candidates), len(FEATURES)))
     if not candidates:
         return table
@@ -124,10 +124,11 @@ def own_evidence(candidates: Sequence[Candidate], question: QuestionParts) -> Ta
     late = np.array([one.late or _NOT_COMPARED for one in candidates])
     maxsim, distinct = late[:, 0], late[:, 1]
     maxsim = np.where(np.isnan(maxsim), estimated(MAXSIM, meaning, coverage), maxsim)
-    short = SHORT / (SHORT + question.length)
+    length = question.length
+    short = SHORT / (SHORT + length)
     own: tuple[float | Floats, ...] = (
         1.0,
-        math.log(question.length + 1),
+        math.log(length + 1),
         meaning,
         np.maximum(0.0, meaning - NEAR),
         coverage,

@@ -125,8 +125,8 @@ def candidates(
 
 
 def weights_for(candidates: Sequence[Candidate]) -> Weights:
-    """The weights for the best evidence that any of the candidates has. All are ranked by the same ones: sums by
-    different weights do not compare."""
+    """The weights for tokens if any candidate was compared, otherwise for vectors if any has one, otherwise for words.
+    One set ranks all candidates, because sums by different weights do not compare."""
     if any(one.late is not None for one in candidates):
         return TOKENS
     return VECTORS if any(one.cosine is not None for one in candidates) else WORDS

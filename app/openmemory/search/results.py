@@ -178,20 +178,7 @@ def _result(row: Any, hit: Ranked | None, score: float | None) -> SearchResult:
 def _parts(hit: Ranked) -> ScoreParts:
     if hit.values is None:
         return ScoreParts(ranking=hit.score)
-    sums = dict(zip(_GROUPS, (_MEMBERS @ hit.adds).tolist(), strict=True))
-    return ScoreParts(
-        ranking=hit.order,
-        base=sums["base"] + hit.levelled,
-        dense=sums["dense"],
-        lexical=sums["lexical"],
-        late=sums["late"],
-        beside=sums["beside"],
-        text=sums["text"],
-        time=sums["time"],
-        cosine=hit.cosine,
-        bm25=hit.bm25,
-        penalty=0.0 - sums["penalty"],
-        recency=sums["recency"],
-        reranked=hit.reranked,
-        named=sums["named"],
-    )
+    sums: dict[str, float] = dict(zip(_GROUPS, (_MEMBERS @ hit.adds).tolist(), strict=True))
+    sums["base"] += hit.levelled
+    sums["penalty"] = 0.0 - sums["penalty"]
+    return ScoreParts(ranking=hit.order, cosine=hit.cosine, bm25=hit.bm25, reranked=hit.reranked, **sums)
