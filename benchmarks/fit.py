@@ -129,8 +129,8 @@ def by_words(sample: Sample) -> Sample:
 
 
 class Mode(NamedTuple):
-    """One set of weights. `of` removes from a sample the evidence that these weights do not use. `unknown`: the features
-    that have no weight."""
+    """One set of weights. `of` removes from a sample the evidence that they do not use. `unknown`: the features that
+    have no weight."""
 
     of: Callable[[Sample], Sample]
     unknown: frozenset[str]
