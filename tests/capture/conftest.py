@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,6 @@ import httpx
 import pytest
 from sqlalchemy import delete, text
 
-from openmemory.capture import worker
 from openmemory.capture.models import WAITS, Capture, Status
 from openmemory.capture.schemas import CaptureCreate, Outcome
 from openmemory.config.settings import Settings
@@ -30,6 +30,7 @@ from tests.mcp.conftest import serving
 Say = Callable[..., Awaitable[Outcome]]
 Done = Callable[..., Awaitable[None]]
 TakeOver = Callable[[float], None]
+SetPauses = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
@@ -40,13 +41,21 @@ def llm_server() -> Iterator[LlmServer]:
 
 
 @pytest.fixture
-def model(llm_server: LlmServer) -> Iterator[LlmServer]:
-    """The language model, which finds nothing to do unless the test says otherwise."""
+async def model(llm_server: LlmServer, inferring: Services, eventually: Any) -> AsyncIterator[LlmServer]:
+    """The language model, which finds nothing to do unless the test says otherwise. No unfinished capture is left."""
     llm_server.script = lambda _: says({"operations": []})
     llm_server.asked.clear()
     llm_server.most_at_once = 0
     yield llm_server
     llm_server.script = lambda _: says({"operations": []})
+    async with inferring.database.transaction() as tx:
+        await tx.execute(delete(Capture).where(Capture.status.in_(WAITS)))
+
+    async def idle() -> bool:
+        return not inferring.capturing._working
+
+    await eventually(idle, within=30)
+    inferring.capturing._away = inferring.capturing._away_until = 0.0
 
 
 @pytest.fixture(scope="session")
@@ -103,22 +112,20 @@ async def remembered(inferring: Services, claude: Caller) -> Callable[..., Await
 
 
 @pytest.fixture
-async def soon(inferring: Services, monkeypatch: pytest.MonkeyPatch, eventually: Any) -> AsyncIterator[None]:
-    """Pauses are short, and neither a pause nor an unfinished capture is left over."""
-    monkeypatch.setattr(worker, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(worker, "LAST_PAUSE", 0.2)
-    monkeypatch.setattr(worker, "AWAY", 0.05)
-    monkeypatch.setattr(worker, "MAX_AWAY", 0.1)
-    monkeypatch.setattr(worker, "IDLE", 0.1)
-    yield
-    async with inferring.database.transaction() as tx:
-        await tx.execute(delete(Capture).where(Capture.status.in_(WAITS)))
+def pauses(inferring: Services, monkeypatch: pytest.MonkeyPatch) -> SetPauses:
+    """Changes pauses of the worker for a test: `pauses(first=60)`."""
 
-    async def idle() -> bool:
-        return not inferring.capturing._working
+    def change(**seconds: float) -> None:
+        changed = replace(inferring.capturing.pauses, **seconds)
+        monkeypatch.setattr(inferring.capturing, "pauses", changed)
 
-    await eventually(idle, within=30)
-    inferring.capturing._away = inferring.capturing._away_until = 0.0
+    return change
+
+
+@pytest.fixture
+def soon(pauses: SetPauses) -> None:
+    """Pauses are short."""
+    pauses(first=0.05, last=0.2, away=0.05, max_away=0.1, idle=0.1)
 
 
 @pytest.fixture

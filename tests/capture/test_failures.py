@@ -18,7 +18,7 @@ from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery
 from openmemory.saved_settings.schemas import OpenMemoryConfig
 from openmemory.services import Services
-from tests.capture.conftest import Done, Say, TakeOver, does, operation
+from tests.capture.conftest import Done, Say, SetPauses, TakeOver, does, operation
 from tests.llm.server import Answer, LlmServer, says
 
 FIG = operation("ADD", text="Alice likes figs.")
@@ -50,10 +50,9 @@ async def test_a_text_is_kept_and_tried_again_until_it_succeeds(
     answer: Answer,
     words: str,
     calls: int,
-    monkeypatch: pytest.MonkeyPatch,
+    pauses: SetPauses,
 ) -> None:
-    for pause in ("FIRST_PAUSE", "LAST_PAUSE"):
-        monkeypatch.setattr(worker, pause, 600)
+    pauses(first=600, last=600)
     model.script = lambda _: answer
     outcome = await say("I like figs, as you know.")
     assert outcome.results == []
@@ -114,10 +113,9 @@ async def test_a_model_that_never_makes_sense_is_given_up_and_asked_again_when_s
 
 
 async def test_a_model_that_is_away_is_not_asked_by_everybody(
-    inferring: Services, model: LlmServer, claude: Caller, eventually: Any, monkeypatch: pytest.MonkeyPatch
+    inferring: Services, model: LlmServer, claude: Caller, eventually: Any, pauses: SetPauses
 ) -> None:
-    monkeypatch.setattr(worker, "AWAY", 0.5)
-    monkeypatch.setattr(worker, "MAX_AWAY", 0.5)
+    pauses(away=0.5, max_away=0.5)
     model.script = lambda _: Answer("away", status=503)
     callers = [await inferring.directory.caller(f"{claude.user}-{number}", "claude") for number in range(20)]
     outcomes = await asyncio.gather(
@@ -294,10 +292,9 @@ async def test_old_captures_are_forgotten_and_those_that_wait_never(
 
 
 async def test_while_the_model_is_away_nobody_waits_for_it(
-    inferring: Services, model: LlmServer, say: Say, monkeypatch: pytest.MonkeyPatch
+    inferring: Services, model: LlmServer, say: Say, pauses: SetPauses
 ) -> None:
-    monkeypatch.setattr(worker, "AWAY", 50.0)
-    monkeypatch.setattr(worker, "MAX_AWAY", 50.0)
+    pauses(away=50, max_away=50)
     model.script = lambda _: Answer("overloaded", status=500)
     await say("I like figs, as they know by now.")
     asked = len(model.asked)

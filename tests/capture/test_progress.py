@@ -14,9 +14,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 
-from openmemory.capture import worker
 from openmemory.services import Services
-from tests.capture.conftest import does, operation
+from tests.capture.conftest import SetPauses, does, operation
 from tests.llm.server import Answer, LlmServer, says
 from tests.warm import clean_environment
 
@@ -73,9 +72,9 @@ JSON = {"format": "json"}
 
 
 async def test_a_failed_attempt_is_told_as_one_that_will_be_repeated(
-    inferring: Services, address: str, model: LlmServer, new_user: str, monkeypatch: pytest.MonkeyPatch
+    inferring: Services, address: str, model: LlmServer, new_user: str, pauses: SetPauses
 ) -> None:
-    monkeypatch.setattr(worker, "FIRST_PAUSE", 60.0)
+    pauses(first=60)
     model.script = lambda _: Answer("nonsense")
     heard = Heard()
     async with _client("http", address, new_user) as client:

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 
-from openmemory.capture import queue, usage, worker
+from openmemory.capture import queue, usage
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate
 from openmemory.errors import Invalid
@@ -21,7 +21,7 @@ from openmemory.identity.principal import Principal
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
 from tests import warm
-from tests.capture.conftest import Done, Say, TakeOver, does, operation
+from tests.capture.conftest import Done, Say, SetPauses, TakeOver, does, operation
 from tests.llm.server import Answer, LlmServer, says
 
 FIG = operation("ADD", text="Alice likes figs.")
@@ -62,10 +62,9 @@ async def test_every_capture_is_counted_for_its_app_and_each_sees_its_own(
 
 
 async def test_failed_attempts_are_counted_and_so_is_what_waits(
-    inferring: Services, model: LlmServer, claude: Caller, say: Say, monkeypatch: pytest.MonkeyPatch
+    inferring: Services, model: LlmServer, claude: Caller, say: Say, pauses: SetPauses
 ) -> None:
-    monkeypatch.setattr(worker, "FIRST_PAUSE", 20.0)
-    monkeypatch.setattr(worker, "LAST_PAUSE", 20.0)
+    pauses(first=20, last=20)
     model.script = lambda _: Answer("nonsense")
     outcome = await say("I like figs.")
     view = await inferring.captures.get(claude, outcome.capture_id)

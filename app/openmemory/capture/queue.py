@@ -29,11 +29,11 @@ _BUSY = """
 _FIRST = text(
     f"""
     SELECT c.id FROM captures AS c
-    WHERE c.status IN ('pending', 'working') AND NOT c.behind AND c.due_at <= now()
+    WHERE c.status IN ('pending', 'working') AND NOT c.behind AND c.due_at <= now() AND c.id <> ALL (:seen)
         AND {_BUSY.format(which="(o.created_at, o.id) > (c.created_at, c.id)")} IS NULL
     ORDER BY c.due_at LIMIT :most FOR NO KEY UPDATE SKIP LOCKED
     """  # noqa: S608 - only constants are put in
-)
+).bindparams(bindparam("seen", type_=ARRAY(Uuid)))
 _CLAIMED = """
     UPDATE captures AS c
     SET status = 'working', holder = :holder, attempts = c.attempts + 1, updated_at = now(), behind = false,
@@ -44,18 +44,25 @@ _CLAIMED = """
         u.metadata ->> 'timezone' AS timezone, c.app_id, a.name AS app_name, c.namespace, c.input, c.options,
         c.principal, c.operations, c.attempts, c.bad_answers, c.created_at, due.updated_at AS tried_at
 """
-# Of the captures looked at, those with an earlier waiting one are marked, and the first of the others is claimed.
+# Of the captures looked at, those with an earlier waiting one are marked, and the first of the others is claimed. A
+# capture whose earlier one is locked is not marked: a transaction may be ending that one, and may have looked already
+# for the mark that it has to clear.
 _CLAIM = text(
     f"""
     WITH first AS MATERIALIZED (
-        SELECT c.id, c.due_at, c.created_at, c.updated_at, (
+        SELECT c.id, c.user_id, c.namespace, c.due_at, c.created_at, c.updated_at, (
             SELECT o.id FROM captures AS o
             WHERE o.status IN ('pending', 'working') AND o.user_id = c.user_id AND o.namespace = c.namespace
                 AND (o.created_at, o.id) < (c.created_at, c.id)
             ORDER BY o.user_id, o.namespace, o.created_at, o.id LIMIT 1) AS earlier
         FROM captures AS c WHERE c.id = ANY (:ids)
+    ), waiting AS (
+        SELECT first.id FROM first, captures AS o
+        WHERE o.id = first.earlier AND o.status IN ('pending', 'working') AND o.user_id = first.user_id
+            AND o.namespace = first.namespace
+        FOR SHARE OF o SKIP LOCKED
     ), marked AS (
-        UPDATE captures AS c SET behind = true FROM first WHERE c.id = first.id AND first.earlier IS NOT NULL
+        UPDATE captures AS c SET behind = true FROM waiting WHERE c.id = waiting.id
     ), due AS (
         SELECT id, updated_at FROM first WHERE earlier IS NULL ORDER BY due_at, created_at LIMIT 1
     )
@@ -148,16 +155,18 @@ async def claim(database: Database, *, lease: float) -> ClaimedCapture | None:
     holder = uuid4()
     values: dict[str, object] = {"holder": holder, "lease": lease}
     most = LOOK_AT
+    seen: list[UUID] = []
     while True:
         async with database.transaction() as tx:
             await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-            ids = list(await tx.scalars(_FIRST, {"most": most}))
+            ids = list(await tx.scalars(_FIRST, {"most": most, "seen": seen}))
             found = await (tx.execute(_CLAIM, values | {"ids": ids}) if ids else tx.execute(_CLAIM_FAILED, values))
             row = found.one_or_none()
         if row is not None:
             return ClaimedCapture(holder=holder, **row._mapping)
         if not ids:
             return None
+        seen += ids
         most = min(LOOK_AT_MOST, 4 * most)
 
 

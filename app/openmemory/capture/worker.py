@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -42,18 +42,6 @@ LEASE = 60.0
 RENEW_AFTER = 15.0
 """Seconds between two renewals."""
 
-IDLE = 5.0
-"""Seconds between two checks for captures that other processes accepted or abandoned.
-
-A capture that this process accepts wakes the worker immediately.
-"""
-
-FIRST_PAUSE, LAST_PAUSE = 2.0, 900.0
-"""Shortest and longest pause, in seconds, before a capture is retried. The pause doubles with every attempt."""
-
-AWAY, MAX_AWAY = 1.0, 60.0
-"""Shortest and longest pause, in seconds, after a model did not answer. The pause doubles each time."""
-
 Steps = asyncio.Queue[int | None]
 
 MAX_BAD_ANSWERS = 5
@@ -66,6 +54,29 @@ for ever. Twelve attempts take about an hour."""
 
 FIRST_AGAIN, LAST_AGAIN = 900.0, 86_400.0
 """Shortest and longest pause, in seconds, before a failed capture is read again. The pause doubles each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """The pauses of a worker, in seconds.
+
+    >>> Pauses().before_retry(attempts=3)
+    8.0
+    """
+
+    idle: float = 5.0
+    """Between two checks for captures that other processes accepted or abandoned. A capture that this process accepts
+    wakes the worker immediately."""
+    first: float = 2.0
+    last: float = 900.0
+    """The shortest and the longest pause before a capture is retried. The pause doubles with every attempt."""
+    away: float = 1.0
+    max_away: float = 60.0
+    """The shortest and the longest pause after a model did not answer. The pause doubles each time."""
+
+    def before_retry(self, attempts: int) -> float:
+        """The pause after a capture has failed so many times."""
+        return min(self.last, self.first * 2.0 ** min(attempts - 1, 20))
 
 
 class Worker:
@@ -93,6 +104,7 @@ class Worker:
         self._settings = settings
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
+        self.pauses = Pauses()
         self._working: set[asyncio.Task[None]] = set()
         self._busy: set[UUID] = set()
         self._unrecorded: list[ClaimedCapture] = []
@@ -172,25 +184,26 @@ class Worker:
         while len(self._working) < self._settings.llm.concurrency:
             if (rest := self._away_until - time.monotonic()) > 0:
                 self._give_up_waiting()
-                return min(rest, IDLE)
+                return min(rest, self.pauses.idle)
             claimed = await queue.claim(self._database, lease=LEASE)
             if claimed is None:
                 async with self._database.statement() as tx:
                     due = await queue.seconds_until_due(tx)
                 # A capture that is due but was not claimed waits for another one of the same user, which wakes this
                 # loop when it ends, or is being claimed by another process.
-                return IDLE if due is None or due <= 0 else min(IDLE, max(0.05, due))
+                idle = self.pauses.idle
+                return idle if due is None or due <= 0 else min(idle, max(0.05, due))
             task = asyncio.create_task(self._work(claimed), name=f"capture {claimed.id}")
             self._working.add(task)
             task.add_done_callback(self._ended)
-        return IDLE
+        return self.pauses.idle
 
     async def _release(self) -> None:
         """Makes captures whose last attempt could not be recorded due after the usual pause, not after their lease."""
         while self._unrecorded:
             claimed = self._unrecorded[-1]
             async with self._database.statement() as tx:
-                await queue.release(tx, claimed, pause=_pause_after(claimed), most=MAX_BAD_ANSWERS)
+                await queue.release(tx, claimed, pause=self.pauses.before_retry(claimed.attempts), most=MAX_BAD_ANSWERS)
             self._unrecorded.pop()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -327,7 +340,8 @@ class Worker:
                 bad = bad or (broke and await queue.answered_others(tx, claimed))
                 over = over or (broke and claimed.attempts >= MAX_UNANSWERED)
                 wrong = MAX_BAD_ANSWERS if over else claimed.bad_answers + int(bad)
-                values = _failed(claimed, error, wait, wrong) | _spent(cost)
+                pause = max(wait, self.pauses.before_retry(claimed.attempts))
+                values = _failed(claimed, error, pause, wrong) | _spent(cost)
                 became = values["status"] if wrong >= MAX_BAD_ANSWERS > claimed.bad_answers else None
                 if wrong >= MAX_BAD_ANSWERS or claimed.attempts >= MAX_BAD_ANSWERS:
                     values |= await self._stored_verbatim(tx, claimed)
@@ -351,8 +365,8 @@ class Worker:
         """Stops requests to an unavailable model for a while. Otherwise the waiting captures would fail one by one."""
         now = time.monotonic()
         if now >= self._away_until:  # concurrent requests that fail together count as one failure
-            self._away = min(MAX_AWAY, 2 * self._away or AWAY)
-        wait = max(self._away, min(MAX_AWAY, error.retry_after or 0.0))
+            self._away = min(self.pauses.max_away, 2 * self._away or self.pauses.away)
+        wait = max(self._away, min(self.pauses.max_away, error.retry_after or 0.0))
         self._away_until = max(self._away_until, now + wait)
 
     def _give_up_waiting(self) -> None:
@@ -384,23 +398,17 @@ class Worker:
                 log.warning("a lease could not be renewed: %s", error)
 
 
-def _pause_after(claimed: ClaimedCapture) -> float:
-    """The seconds until a capture is read again after a failed attempt."""
-    return float(min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(claimed.attempts - 1, 20)))
-
-
-def _failed(claimed: ClaimedCapture, error: str, wait: float, bad_answers: int) -> dict[str, Any]:
+def _failed(claimed: ClaimedCapture, error: str, pause: float, bad_answers: int) -> dict[str, Any]:
     """The columns of a capture after a failed attempt."""
-    pause = _pause_after(claimed)
     over = bad_answers >= MAX_BAD_ANSWERS
     if over:
-        pause = min(LAST_AGAIN, FIRST_AGAIN * 2 ** min(max(0, claimed.attempts - MAX_BAD_ANSWERS), 20))
+        pause = max(pause, min(LAST_AGAIN, FIRST_AGAIN * 2 ** min(max(0, claimed.attempts - MAX_BAD_ANSWERS), 20)))
     return {
         "status": Status.FAILED if over else Status.PENDING,
         "error": error,
         "holder": None,
         "bad_answers": bad_answers,
-        "due_at": func.now() + func.make_interval(0, 0, 0, 0, 0, 0, max(wait, pause)),
+        "due_at": func.now() + func.make_interval(0, 0, 0, 0, 0, 0, pause),
         "updated_at": func.now(),
     } | ({"finished_at": func.coalesce(Capture.finished_at, func.now())} if over else {})
 
