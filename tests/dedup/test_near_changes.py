@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -11,7 +12,7 @@ import pytest
 from openmemory.access.grants import GrantCreate
 from openmemory.capture.schemas import Added, CaptureCreate
 from openmemory.dedup import near_changes
-from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.embeddings.port import EmbedderUnavailable, TextEmbedding
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
@@ -78,10 +79,40 @@ async def test_without_the_model_words_are_compared(
     async def fail(*_: object) -> None:
         raise EmbedderUnavailable("it is away")
 
-    monkeypatch.setattr(type(services.spaces.serving), "query", fail)
+    monkeypatch.setattr(type(services.spaces.serving), "document", fail)
     # The look-up by words asks the index, which knows the older one.
     added = await add(services, app_caller, "The database port is 5434.")
     assert [one.id for one in added.near] == [old.id]
+
+
+async def test_a_slow_model_is_not_waited_for(services: Services, app_caller: Caller, monkeypatch: pytest.MonkeyPatch):
+    old = await add(services, app_caller, "The database port is 5433.")
+    until_the_end = asyncio.Event()
+
+    async def wait(*_: object) -> None:
+        await until_the_end.wait()
+
+    monkeypatch.setattr(near_changes, "BUDGET", 2.0)
+    monkeypatch.setattr(type(services.spaces.serving), "document", wait)
+    added = await add(services, app_caller, "The database port is 5434.")
+    assert [one.id for one in added.near] == [old.id]
+
+
+async def test_the_look_up_and_the_delivery_share_an_embedding(
+    services: Services, app_caller: Caller, monkeypatch: pytest.MonkeyPatch
+):
+    await add(services, app_caller, OLD)
+    model, asked = services.spaces.serving.embedder.inner, list[str]()
+    embed = model.documents
+
+    async def documents(texts: Sequence[str]) -> list[TextEmbedding]:
+        asked.extend(texts)
+        return await embed(texts)
+
+    monkeypatch.setattr(model, "documents", documents)
+    monkeypatch.setattr(model, "query", None)  # nothing is embedded as a question
+    assert (await add(services, app_caller, NEW)).near
+    assert asked == [NEW]
 
 
 async def test_many_at_once_are_stored_though_few_are_compared(services: Services, app_caller: Caller):

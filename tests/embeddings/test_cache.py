@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.cache import EARLY, CachedEmbedder
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding
 
@@ -131,3 +131,69 @@ async def test_a_failure_reaches_every_caller_and_is_not_remembered() -> None:
     with pytest.raises(EmbedderUnavailable):
         await cached.query("tea")
     assert closed.asked == ["tea", "tea"]
+
+
+async def test_a_text_that_is_embedded_early_is_embedded_once(watched: Watched) -> None:
+    cached = CachedEmbedder(watched)
+    early = await cached.document("tea")
+    running = asyncio.create_task(cached.document("milk"))
+    await asyncio.sleep(0)
+    made = await cached.documents(["water", "tea", "milk", "wine"])
+    assert made[1] is early
+    assert made[2] is await running
+    assert sorted(watched.asked) == ["milk", "tea", "water", "wine"]
+    plain = await watched.documents(["water", "tea", "milk", "wine"])
+    for one, other in zip(made, plain, strict=True):
+        assert one.chunks @ other.chunks.T > 0.999
+    assert not early.chunks.flags.writeable
+
+    watched.asked.clear()
+    await cached.documents(["tea"])
+    assert watched.asked == ["tea"], "an embedding is taken over once"
+
+
+async def test_few_texts_are_kept_for_their_delivery(watched: Watched) -> None:
+    cached = CachedEmbedder(watched)
+    for number in range(EARLY + 1):
+        await cached.document(f"tea {number}")
+    watched.asked.clear()
+    await cached.documents([f"tea {number}" for number in range(EARLY + 1)])
+    assert watched.asked == ["tea 0"]
+
+
+class Refusing(Watched):
+    """Refuses as many calls as `refuses` says."""
+
+    refuses = 0
+
+    async def documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        if self.refuses:
+            self.refuses -= 1
+            raise EmbedderUnavailable("no")
+        return await super().documents(texts)
+
+
+async def test_an_early_embedding_that_fails_is_made_again() -> None:
+    refusing = Refusing()
+    cached = CachedEmbedder(refusing)
+    refusing.refuses = 1
+    with pytest.raises(EmbedderUnavailable, match="no"):
+        await cached.document("tea")
+    refusing.refuses = 1
+    early = asyncio.create_task(cached.document("tea"))
+    await asyncio.sleep(0)
+    [made] = await cached.documents(["tea"])
+    assert made.chunks.shape == (1, 384)
+    with pytest.raises(EmbedderUnavailable, match="no"):
+        await early
+    await cached.close()
+
+
+async def test_who_waits_for_an_early_embedding_is_told_that_the_model_closes() -> None:
+    model = Watched()
+    cached = CachedEmbedder(model)
+    waiting = asyncio.create_task(cached.document("tea"))
+    await asyncio.sleep(0)
+    await cached.close()
+    with pytest.raises(EmbedderUnavailable, match="closed"):
+        await waiting

@@ -1,4 +1,4 @@
-"""A cache of query embeddings for any embedder."""
+"""A cache of embeddings for any embedder."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from openmemory.embeddings.port import Embedder, QueryEmbedding, TextEmbedding
+from openmemory.embeddings.port import Embedder, EmbedderUnavailable, QueryEmbedding, TextEmbedding
+
+EARLY = 64
+"""The maximum number of texts whose embeddings wait for `documents`."""
 
 
 class CachedEmbedder:
-    """Caches the embeddings of the `size` most recently used queries.
+    """Caches the embeddings of the `size` most recently used queries, and those of texts that are just being stored.
 
     Identical concurrent queries cost one embedding, which is cancelled once every waiting caller has given up. Callers
     share the arrays, so they are read-only. Failures are not cached.
@@ -25,6 +29,7 @@ class CachedEmbedder:
         self._size = size
         self._made: OrderedDict[str, QueryEmbedding] = OrderedDict()
         self._running: dict[str, _Run] = {}
+        self._early: OrderedDict[str, asyncio.Task[TextEmbedding]] = OrderedDict()
 
     async def dimension(self) -> int:
         """The length of a vector."""
@@ -54,9 +59,27 @@ class CachedEmbedder:
                 self._running.pop(text)
                 run.task.cancel()
 
+    async def document(self, text: str) -> TextEmbedding:
+        """Returns the embedding of a text that is about to be stored. The next call of `documents` takes it over."""
+        if (run := self._early.get(text)) is None:
+            run = self._early[text] = asyncio.create_task(self._document(text), name="document")
+            run.add_done_callback(lambda _: self._read(text, run))
+            while len(self._early) > EARLY:
+                self._early.popitem(last=False)
+        await asyncio.wait([run])
+        if run.cancelled():
+            raise EmbedderUnavailable("the model was closed")
+        return run.result()
+
     async def documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
-        """Embeds stored texts, without the cache."""
-        return await self.inner.documents(texts)
+        """Embeds stored texts, except those that `document` embeds or has embedded."""
+        early = [self._early.pop(text, None) for text in texts]
+        if runs := [run for run in early if run is not None]:
+            await asyncio.wait(runs)
+        made = [None if run is None or _failed(run) else run.result() for run in early]
+        missing = [text for text, one in zip(texts, made, strict=True) if one is None]
+        rest = iter(await self.inner.documents(missing) if missing else ())
+        return [next(rest) if one is None else one for one in made]
 
     async def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text."""
@@ -64,14 +87,29 @@ class CachedEmbedder:
 
     async def close(self) -> None:
         """Clears the cache and closes the embedder."""
+        for run in self._early.values():
+            run.cancel()
+        self._early.clear()
         self._made.clear()
         await self.inner.close()
+
+    async def _document(self, text: str) -> TextEmbedding:
+        [made] = await self.inner.documents([text])
+        for array in (made.chunks, made.tokens):
+            if array is not None:
+                array.flags.writeable = False
+        return made
+
+    def _read(self, text: str, run: asyncio.Task[TextEmbedding]) -> None:
+        # Reading the exception also marks it as retrieved if every caller has given up.
+        if _failed(run) and self._early.get(text) is run:
+            self._early.pop(text)
 
     def _finished(self, text: str, run: _Run) -> None:
         if self._running.get(text) is run:
             self._running.pop(text)
         # Reading the exception also marks it as retrieved if every caller has given up.
-        if run.task.cancelled() or run.task.exception() is not None:
+        if _failed(run.task):
             return
         made = run.task.result()
         for array in (made.vector, made.tokens):
@@ -80,6 +118,10 @@ class CachedEmbedder:
         self._made[text] = made
         while len(self._made) > self._size:
             self._made.popitem(last=False)
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or task.exception() is not None
 
 
 @dataclass(slots=True)

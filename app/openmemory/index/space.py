@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.chance import ChanceCosine, background, chance_cosine
-from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
+from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding
 from openmemory.index.lease import Lease
 from openmemory.index.port import NOBODY, Filter, Hit, IndexUnavailable, SparseVector, Vector, VectorIndex, Vectors
 from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker, CircuitOpen
+
+T = TypeVar("T")
 
 _NOBODYS = Filter(NOBODY)
 _KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
@@ -106,13 +108,15 @@ class Space:
         """
         if (known := self.embedder.known(text)) is not None:
             return known
-        try:
-            async with self.embedder_breaker.guard(), asyncio.timeout(self._deadlines.embedder):
-                return await self._embedded(text)
-        except (CircuitOpen, _RejectedText) as refused:
-            raise EmbedderUnavailable(str(refused)) from None
-        except TimeoutError:
-            raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s") from None
+        return await self._asked(lambda: self.embedder.query(text))
+
+    async def document(self, text: str) -> TextEmbedding:
+        """The embedding of a text that is about to be stored. Its delivery uses the same one.
+
+        Raises:
+            EmbedderUnavailable: the model does not answer in time, or its circuit is open.
+        """
+        return await self._asked(lambda: self.embedder.document(text))
 
     async def chance(self, question: Vector) -> ChanceCosine:
         """The cosines that a question has by chance. The first call embeds the background, and may give up before it
@@ -192,13 +196,19 @@ class Space:
         if self._dimension is not None and length != self._dimension:
             raise EmbedderUnavailable(f"it answers with {length} numbers, and the index has {self._dimension}")
 
-    async def _embedded(self, text: str) -> QueryEmbedding:
+    async def _asked(self, embedding: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await self.embedder.query(text)
-        except EmbedderUnavailable as error:
-            # A rejected input must not trip the shared circuit breaker.
-            await self.ask_model()
-            raise _RejectedText(str(error)) from error
+            async with self.embedder_breaker.guard(), asyncio.timeout(self._deadlines.embedder):
+                try:
+                    return await embedding()
+                except EmbedderUnavailable as error:
+                    # A rejected input must not trip the shared circuit breaker.
+                    await self.ask_model()
+                    raise _RejectedText(str(error)) from error
+        except (CircuitOpen, _RejectedText) as refused:
+            raise EmbedderUnavailable(str(refused)) from None
+        except TimeoutError:
+            raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s") from None
 
     async def _probe_embedder(self) -> None:
         async with asyncio.timeout(self._deadlines.embedder):
