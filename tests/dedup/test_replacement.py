@@ -19,10 +19,33 @@ from openmemory.dedup.replacement import LONGEST, Verdict, asks_of_before, judge
         ("Deployments need approval by the team lead.", "Deployments no longer need approval."),
         ("Ich wohne in Hamburg.", "Ich wohne jetzt in Leipzig."),
         ("Je travaille chez Renault.", "Je travaille maintenant chez Airbus."),
+        # In these languages a verb says both who and what.
+        ("Trabajo en Telefónica.", "Ahora trabajo en Indra."),
+        ("Moro em Lisboa.", "Mudei-me para o Porto."),
+        ("Lavoro alla Fiat.", "Adesso lavoro alla Ferrari."),
+        ("The team meets in room Cedar.", "The team meets in room Maple from next week on."),
     ],
 )
 def test_a_change_is_seen(older, newer):
     assert judge(older, newer, 2.0).verdict is Verdict.REPLACES
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "nearness"),
+    [
+        ("Staging does not need a VPN.", "Staging needs a VPN.", 2.5),
+        ("I'm allergic to penicillin.", "The test showed that I am not allergic to penicillin.", 3.0),
+        ("Merges need two reviewers.", "Merges need one reviewer.", 3.8),
+        ("I have 2 cats.", "I have 3 cats.", 3.8),
+    ],
+)
+def test_opposites_and_other_amounts_may_be_changes_though_one_may_have_many(older, newer, nearness):
+    assert judge(older, newer, nearness).verdict is not Verdict.UNRELATED
+
+
+def test_what_a_partner_does_says_nothing_about_the_user():
+    partner = "My partner is called Marco; he is a nurse."
+    assert judge(partner, "I started a new job as a platform lead.", 0.4).verdict is Verdict.UNRELATED
 
 
 @pytest.mark.parametrize(

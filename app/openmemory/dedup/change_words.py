@@ -35,7 +35,7 @@ CHANGED = _phrases(
     gestorben, gekündigt, aufgehört, verschoben, erhöht, gesenkt, übernommen, abgelöst, statt, stattdessen,
     geändert, befördert, versetzt, erneuert, neuen job, neue stelle, neue wohnung, déménagé, changé, remplacé,
     renommé, renommée, vendu, divorcé, marié, mariée, quitté, reporté, arrêté, muté, renouvelé, résilié, nouvel
-    emploi, au lieu de, me mudé, mudé, cambié, me cambié, reemplazado, renombrado, vendí, divorciado, me casé, dejé,
+    emploi, au lieu de, mudé, cambié, reemplazado, renombrado, vendí, divorciado, casé, dejé,
     aplazado, nuevo trabajo, en vez de, en lugar de, trasferito, trasferita, cambiato, sostituito, rinominato,
     venduto, divorziato, sposato, lasciato, rimandato, invece, mudei, mudei-me, troquei, substituí, renomeado,
     vendi, divorciei, casei, deixei, adiado, passou para, em vez de, verhuisd, overgestapt, vervangen, hernoemd,
@@ -46,8 +46,9 @@ CHANGED = _phrases(
 
 NOW = _phrases(
     """
-    now, nowadays, these days, from now on, as of now, since, again, my new, our new, any more, anymore, no longer,
-    not any longer, back on, is back, am back, i'm back, currently, at present, stop, quit, cancelled, canceled,
+    now, nowadays, these days, from now on, from next, as of, since, again, my new, our new, any more, anymore,
+    no longer, not any longer, back on, is back, am back, i'm back, currently, at present, stop, quit, cancelled,
+    canceled,
     closed, had to stop, only, their own, jetzt, nun, mittlerweile, inzwischen, neuerdings, ab sofort, ab jetzt,
     seit, wieder, nicht mehr, kein mehr, nur noch, mein neuer, meine neue, mein neues, unser neuer, unsere neue,
     maintenant, désormais, depuis, dorénavant, ne plus, mon nouveau, ma nouvelle, à nouveau, plus de, ahora, desde,
@@ -111,7 +112,7 @@ MANY = _set(
     like likes love loves enjoy enjoys hate know knows speak speaks play plays collect read watched visited have has
     support supports supported exports export volunteer stand studied took met talked allergic mag mögen spreche
     spricht spiele spielt habe hat aime aimes parle joue ai gusta gustan hablo juego tengo piace piacciono parlo
-    gioco ho falo gosto tenho hou spreek speel heb been own owns needs need wants swim run
+    gioco ho falo gosto tenho hou spreek speel heb been own owns needs need wants
     """
 )
 """Verbs that hold of many things at a time."""
@@ -127,8 +128,9 @@ _ONCE = """
     geschieden ledig verlobt célibataire marié mariée divorcé soltero casado casé divorciado sposato divorziato
     casei getrouwd gescheiden | vegetarian vegan meat keto diet vegetarier fleisch viande carne | drive drives car
     golf fahre auto voiture coche macchina carro | manager boss lead chef chefin jefe jefa capo baas ceo reports |
-    dentist doctor therapist hausarzt zahnarzt médecin docteur médico dottore arts | deadline due release relaunch |
-    meeting standup stand-up review teammeeting réunion reunión riunione reunião vergadering | phone mobile
+    dentist doctor therapist hausarzt zahnarzt médecin docteur médico dottore arts | deadline due release relaunch
+    expire expires expira scade |
+    meeting meets standup stand-up review teammeeting réunion reunión riunione reunião vergadering | phone mobile
     handynummer telefonnummer email number | version upgraded minimum requires postgresql python ubuntu | rent
     budget price costs dose limit rate weigh size | use uses using switched migrated replaced nutzen nutze verwende
     umgestiegen utilise uso cambié | drink drinks coffee kaffee café smoke smokes fumo fuma | open closed opens shut
@@ -158,7 +160,8 @@ PEOPLE = _set(
     """
     brother sister mother father mum mom dad parents wife husband son daughter uncle aunt cousin nephew niece
     grandmother grandfather grandma grandpa colleague coworker friend neighbour neighbor neighbours neighbors
-    girlfriend boyfriend roommate flatmate twin stepfather stepmother kids children bruder schwester mutter vater
+    girlfriend boyfriend partner partnerin compagnon compagne pareja novio novia compagno compagna namorado namorada
+    roommate flatmate twin stepfather stepmother kids children bruder schwester mutter vater
     frau mann sohn tochter onkel tante cousine oma opa kollege kollegin freund freundin nachbar nachbarin frère sœur
     mère père femme mari fils fille oncle hermano hermana madre padre esposa esposo hijo hija tío tía fratello
     sorella moglie marito figlio figlia zio zia irmão irmã mãe pai mulher marido filho filha broer zus moeder vader
@@ -183,6 +186,18 @@ COPULAS = _set(
     """
 )
 """Forms of "to be"."""
+
+AMOUNTS = _set(
+    """
+    one two three four five six seven eight nine ten twelve twenty once twice zwei drei vier fünf sechs sieben acht neun
+    zehn zwölf deux trois quatre cinq six sept huit neuf dix dos tres cuatro cinco seis siete ocho nueve diez due tre
+    quattro cinque sei sette otto nove dieci dois duas três quatro sete oito dez twee drie vijf zes zeven negen tien
+    """
+)
+"""Amounts that are written as words."""
+
+DO = _set("do does did")
+"""Forms of the verb that English adds to deny."""
 
 WAS = _set("was were war était era")
 """Those of them that tell of what happened."""

@@ -18,11 +18,13 @@ from typing import Any, NamedTuple
 
 from openmemory.dedup.change_words import (
     ADDING,
+    AMOUNTS,
     ASKING,
     CHANGED,
     COPULAS,
     COUNTED,
     DETERMINERS,
+    DO,
     ENDED,
     FORMER,
     HAPPENED,
@@ -131,15 +133,17 @@ def features(older: str, newer: str, nearness: float | None) -> dict[str, float]
     once = bool(_groups(old, _ONCE) & _groups(new, _ONCE))
     linked = once or bool(shared)
     near = USUAL_NEARNESS if nearness is None else nearness
-    many = bool(old.set & MANY and new.set & MANY) and not turn
-    more = bool(old.content) and old.content <= new.content and not turn
+    opposite = old.negated != new.negated and bool(old.stems) and old.stems <= new.stems
+    more = bool(old.content) and old.content <= new.content and not turn and not opposite
     contrary = _contrary(_groups(old, _SIDES), _groups(new, _SIDES))
-    spans = [len(text.words) - first - last for text in (old, new)]
-    replaced = all(0 < span <= MOST_REPLACED for span in spans) and first + last > 1
+    spans = [text.words[first : len(text.words) - last] for text in (old, new)]
+    replaced = all(0 < len(span) <= MOST_REPLACED for span in spans) and first + last > 1
+    amount = replaced and all(any(word in AMOUNTS or _NUMBER.search(word) for word in span) for span in spans)
+    many = bool(old.set & MANY and new.set & MANY) and not (turn or opposite or amount)
     value = replaced and first >= last and about and not many
     subject = bool(old.subject - {_ME}) and old.subject == new.subject and about
     framed = first + last >= LEAST_FRAME
-    if not (turn or ended or once or subject or own or framed or old.negated != new.negated):
+    if not (turn or ended or once or subject or own or framed or value or old.negated != new.negated):
         return {}
     return {
         "near": near,
@@ -187,7 +191,7 @@ _WAS = re.compile(
 class _Text(NamedTuple):
     """A text as it is compared. `start`: the first word that says what it is about; `subject`: the words before a form
     of "to be"; `people` and `numbers`: those in the part that says what it is about. `own`: it is about the user, or
-    something of theirs."""
+    something of theirs. `stems`: the words that it has if it is not negated, without an "s" at their end."""
 
     words: tuple[str, ...]
     set: frozenset[str]
@@ -199,6 +203,7 @@ class _Text(NamedTuple):
     numbers: tuple[str, ...]
     negated: bool
     asks: bool
+    stems: frozenset[str]
 
 
 @lru_cache(maxsize=512)
@@ -216,7 +221,7 @@ def _read(text: str) -> _Text:
     counted = [at for at in range(1, verb or len(words)) if words[at - 1] in COUNTED and _NUMBER.search(words[at])]
     return _Text(
         words=words,
-        set=frozenset(words),
+        set=frozenset(words) | {word.casefold() for word in written if word.casefold() in _VERBS_OF_USER},
         content=frozenset(words[at] for at in about if words[at] not in COPULAS and words[at] != _ME),
         start=start,
         own=not people and any(word == _ME or word in POSSESSIVE for word in words[:4]),
@@ -227,9 +232,14 @@ def _read(text: str) -> _Text:
             for at in sorted({*zone, *counted})
             if _tells_which(written[at], words[at]) and not (at and words[at - 1] in SINCE)
         ),
-        negated=any(word in NEGATIONS or word.endswith("n't") for word in words),
+        negated=any(map(_negates, words)),
         asks="?" in text or bool(words and words[0] in ASKING),
+        stems=frozenset(words[at].removesuffix("s") for at in about if not _negates(words[at]) and words[at] not in DO),
     )
+
+
+def _negates(word: str) -> bool:
+    return word in NEGATIONS or word.endswith("n't")
 
 
 def _pieces(text: str) -> list[str]:
@@ -280,6 +290,8 @@ def _by_word(groups: Iterable[tuple[Any, Iterable[str]]]) -> dict[str, frozenset
 
 
 _ONCE = _by_word(enumerate(HOLDS_ONCE))
+_VERBS_OF_USER = USER & _ONCE.keys()
+"""Verbs that name the user by their form alone: they say what is told of, too."""
 _SIDES = _by_word(((line, side), words) for line, sides in enumerate(APART) for side, words in enumerate(sides))
 
 
