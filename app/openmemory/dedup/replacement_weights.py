@@ -5,7 +5,7 @@ from __future__ import annotations
 USUAL_NEARNESS = 1.75
 """Stands for a nearness that is not known."""
 
-UNSURE_FROM = 0.81
+UNSURE_FROM = 0.67
 """The probability from which both texts are shown side by side."""
 
 REPLACES_FROM = 0.90
