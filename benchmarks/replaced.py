@@ -44,8 +44,8 @@ L2 = 0.01
 BOTH_HOLD = 0.005
 """The share of the other pairs that may be marked, by which the threshold of marks is chosen within the folds."""
 SIDE_BY_SIDE = 0.015
-"""The share of the pairs of a store that may be shown side by side, by which the lower threshold is chosen: three of the
-200 that are compared among 40 memories."""
+"""The share of the pairs of a store that may be shown side by side, by which the lower threshold is chosen: three of
+the 200 that are compared among 40 memories."""
 
 Floats = npt.NDArray[np.float64]
 

@@ -68,6 +68,9 @@ _CLAIM = text(
     )
     {_CLAIMED}"""  # noqa: S608 - as above
 ).bindparams(bindparam("holder", type_=Uuid), bindparam("ids", type_=ARRAY(Uuid)))
+_UNMARKED = text("SELECT id FROM captures WHERE id = ANY (:ids) AND NOT behind").bindparams(
+    bindparam("ids", type_=ARRAY(Uuid))
+)
 # A CTE that locks is read once. Read again for each capture, it would claim another one each time.
 _CLAIM_FAILED = text(
     f"""
@@ -162,11 +165,11 @@ async def claim(database: Database, *, lease: float) -> ClaimedCapture | None:
             ids = list(await tx.scalars(_FIRST, {"most": most, "seen": seen}))
             found = await (tx.execute(_CLAIM, values | {"ids": ids}) if ids else tx.execute(_CLAIM_FAILED, values))
             row = found.one_or_none()
-        if row is not None:
-            return ClaimedCapture(holder=holder, **row._mapping)
-        if not ids:
-            return None
-        seen += ids
+            if row is not None:
+                return ClaimedCapture(holder=holder, **row._mapping)
+            if not ids:
+                return None
+            seen += await tx.scalars(_UNMARKED, {"ids": ids})
         most = min(LOOK_AT_MOST, 4 * most)
 
 
