@@ -67,15 +67,14 @@ class NearChanges:
             yield _nothing
             return
         loop = asyncio.get_running_loop()
-        budget = BUDGET
-        until = loop.time() + budget
+        until = loop.time() + BUDGET
         self._running += 1
         near = asyncio.create_task(self._near(caller, new), name="near")
 
         async def look(id_: UUID) -> list[NearbyMemory]:
             try:
                 async with asyncio.timeout_at(until):
-                    await asyncio.wait([near], timeout=until - budget / 2 - loop.time())
+                    await asyncio.wait([near], timeout=until - BUDGET / 2 - loop.time())
                     return await self._found(caller, new, id_, near.result() if near.done() else None)
             except (TimeoutError, EmbedderUnavailable, IndexUnavailable, Unavailable) as error:
                 log.debug("the answer names nothing near: %s", error)
