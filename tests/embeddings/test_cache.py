@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from openmemory.embeddings.cache import EARLY, CachedEmbedder
+from openmemory.embeddings.cache import AT_ONCE, EARLY, CachedEmbedder
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding
 
@@ -159,6 +159,18 @@ async def test_few_texts_are_kept_for_their_delivery(watched: Watched) -> None:
     watched.asked.clear()
     await cached.documents([f"tea {number}" for number in range(EARLY + 1)])
     assert watched.asked == ["tea 0"]
+
+
+async def test_few_texts_are_embedded_early_at_once(watched: Watched) -> None:
+    cached = CachedEmbedder(watched)
+    running = [asyncio.create_task(cached.document(f"tea {number}")) for number in range(AT_ONCE)]
+    await asyncio.sleep(0)
+    assert cached.busy
+    with pytest.raises(EmbedderUnavailable, match="busy"):
+        await cached.document("milk")
+    await asyncio.gather(*running)
+    assert not cached.busy
+    assert "milk" not in watched.asked
 
 
 class Refusing(Watched):

@@ -13,6 +13,9 @@ from openmemory.embeddings.port import Embedder, EmbedderUnavailable, QueryEmbed
 EARLY = 64
 """The maximum number of texts whose embeddings wait for `documents`."""
 
+AT_ONCE = 2
+"""The maximum number of texts that are embedded early at once. What more would wait for holds up `documents`."""
+
 
 class CachedEmbedder:
     """Caches the embeddings of the `size` most recently used queries, and those of texts that are just being stored.
@@ -59,9 +62,20 @@ class CachedEmbedder:
                 self._running.pop(text)
                 run.task.cancel()
 
+    @property
+    def busy(self) -> bool:
+        """True while `document` embeds no further text."""
+        return sum(not run.done() for run in self._early.values()) >= AT_ONCE
+
     async def document(self, text: str) -> TextEmbedding:
-        """Returns the embedding of a text that is about to be stored. The next call of `documents` takes it over."""
+        """Returns the embedding of a text that is about to be stored. The next call of `documents` takes it over.
+
+        Raises:
+            EmbedderUnavailable: too many such texts are being embedded, or see `Embedder`.
+        """
         if (run := self._early.get(text)) is None:
+            if self.busy:
+                raise EmbedderUnavailable("the model is busy with other texts")
             run = self._early[text] = asyncio.create_task(self._document(text), name="document")
             run.add_done_callback(lambda _: self._read(text, run))
             while len(self._early) > EARLY:

@@ -114,8 +114,10 @@ class Space:
         """The embedding of a text that is about to be stored. Its delivery uses the same one.
 
         Raises:
-            EmbedderUnavailable: the model does not answer in time, or its circuit is open.
+            EmbedderUnavailable: the model does not answer in time, is busy with such texts, or its circuit is open.
         """
+        if self.embedder.busy:
+            raise EmbedderUnavailable("the model is busy with other texts")
         return await self._asked(lambda: self.embedder.document(text))
 
     async def chance(self, question: Vector) -> ChanceCosine:
