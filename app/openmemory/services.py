@@ -36,7 +36,7 @@ from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.embeddings.port import PACKAGED
+from openmemory.embeddings.port import PACKAGED, EmbedderUnavailable
 from openmemory.health.service import Health
 from openmemory.importers.service import Imports
 from openmemory.index.generations.backfill import VectorBackfill
@@ -206,6 +206,8 @@ class Services:
         with suppress(IndexUnavailable):
             await self.index.open()
         if self.embedder.model == PACKAGED:
+            with suppress(EmbedderUnavailable):
+                await self.spaces.serving.query("warm")
             await asyncio.wait([self.spaces.serving.prepare()])
 
 

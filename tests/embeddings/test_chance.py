@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmemory.embeddings.chance import LEAST_DEVIATION, SCALE, ChanceCosine, background, chance_cosine, texts
+from openmemory.embeddings.chance import (
+    LEAST_DEVIATION,
+    SCALE,
+    ChanceCosine,
+    background,
+    chance_cosine,
+    embedded,
+    texts,
+)
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import Vectors
 
@@ -60,3 +68,16 @@ async def test_a_question_is_no_nearer_to_texts_for_being_in_their_language() ->
         assert chance_cosine(question, vectors).nearness(cosine) < ChanceCosine(0.065, 0.073).nearness(cosine)
     finally:
         await embedder.close()
+
+
+async def test_the_vectors_that_come_with_the_packaged_model_are_its_own() -> None:
+    """After a change of the texts or the model: `python tools/background.py`."""
+    embedder = LocalEmbedder()
+    try:
+        kept, made = await background(embedder), await embedded(embedder)
+    finally:
+        await embedder.close()
+    assert kept.shape == made.shape
+    assert (kept * made).sum(axis=1).min() > 0.99
+    question = made[0]
+    assert chance_cosine(question, kept) == pytest.approx(chance_cosine(question, made), abs=0.002)

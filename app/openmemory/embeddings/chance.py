@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openmemory.embeddings.port import Embedder, Vector, Vectors
+from openmemory.embeddings.port import PACKAGED, Embedder, Vector, Vectors
 
 _FILE = Path(__file__).with_name("background.txt")
+_VECTORS = Path(__file__).with_name("background.npy")
+"""The vectors of the texts by the packaged model, times 127 and rounded, int8 of shape (texts, dimension)."""
 
 LEAST_DEVIATION = 0.01
 """The least standard deviation that is believed. A model that gives all texts the same vector has none."""
@@ -52,12 +54,28 @@ def texts() -> list[str]:
 
 
 async def background(embedder: Embedder) -> Vectors:
-    """The vectors of the background, shape (texts, dimension).
+    """The vectors of the background, shape (texts, dimension). Those of the packaged model come with it.
+
+    Raises:
+        EmbedderUnavailable: the model does not answer.
+    """
+    if embedder.model == PACKAGED:
+        return unit(np.load(_VECTORS, allow_pickle=False).astype(np.float32))
+    return await embedded(embedder)
+
+
+async def embedded(embedder: Embedder) -> Vectors:
+    """The vectors of the background, made by the model.
 
     Raises:
         EmbedderUnavailable: the model does not answer.
     """
     return np.stack([one.chunks[0] for one in await embedder.documents(texts())])
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """The same vectors with length 1."""
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
 def chance_cosine(question: Vector, vectors: Vectors) -> ChanceCosine:
