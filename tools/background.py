@@ -19,7 +19,7 @@ async def main() -> None:
     """Embeds the texts and writes the file."""
     embedder = LocalEmbedder()
     try:
-        np.save(chance._VECTORS, np.rint(127 * await chance.embedded(embedder)).astype(np.int8), allow_pickle=False)
+        np.save(chance.VECTORS, np.rint(127 * await chance.embedded(embedder)).astype(np.int8), allow_pickle=False)
     finally:
         await embedder.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -208,7 +207,6 @@ class Services:
         if self.embedder.model == PACKAGED:
             with suppress(EmbedderUnavailable):
                 await self.spaces.serving.query("warm")
-            await asyncio.wait([self.spaces.serving.prepare()])
 
 
 @asynccontextmanager

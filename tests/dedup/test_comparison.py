@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -124,6 +125,38 @@ async def test_a_restored_memory_is_compared_again(services: Services, app_calle
     await services.memories.restore(owner, [old])
     await services.outbox_delivery.drain()
     assert await pairs(services, app_caller) == {(new, old): Verdict.REPLACES}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE memories SET namespace = 'elsewhere' WHERE id = :id",
+        "UPDATE memories SET state = 'active' WHERE id = :id",
+    ],
+)
+@pytest.mark.parametrize("committed", [False, True])
+async def test_a_memory_that_changes_while_it_is_compared_waits_on(
+    services: Services, app_caller: Caller, monkeypatch: pytest.MonkeyPatch, change: str, committed: bool
+):
+    id_ = await remembered(services, app_caller, OLD)
+    async with services.database.transaction() as tx:
+        if "state" in change:
+            await tx.execute(text("UPDATE memories SET state = 'archived' WHERE id = :id"), {"id": id_})
+        await tx.execute(text("INSERT INTO pending_comparisons VALUES (:id) ON CONFLICT DO NOTHING"), {"id": id_})
+    comparison = services.comparison
+    store = comparison._store
+
+    async def change_and_store(*found: Any) -> None:
+        async with services.database.transaction() as tx:
+            await tx.execute(text(change), {"id": id_})
+            if not committed:
+                await store(*found)
+        if committed:
+            await store(*found)
+
+    monkeypatch.setattr(comparison, "_store", change_and_store)
+    assert await comparison._compare(services.spaces.serving, [id_]) == 1
+    assert await waiting(services, app_caller) == 1
 
 
 async def test_another_model_compares_everything_again(services: Services, app_caller: Caller):

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from benchmarks.replaced import read
-from openmemory.dedup.replacement import LONGEST, Verdict, asks_of_before, judge
+from openmemory.dedup.change_words import ADDING, CHANGED, ENDED, FORMER, NOW, PLANNED
+from openmemory.dedup.replacement import LONGEST, Verdict, _read, _said, asks_of_before, judge
 
 
 @pytest.mark.parametrize(
@@ -105,3 +106,10 @@ def test_questions_about_what_was(question):
 @pytest.mark.parametrize("question", ["where do I live now?", "my job", "Wo wohne ich?", ""])
 def test_other_questions(question):
     assert not asks_of_before(question)
+
+
+@pytest.mark.parametrize("phrases", [CHANGED, NOW, ENDED, ADDING, PLANNED, FORMER])
+def test_every_phrase_can_be_found(phrases):
+    """Words for the user are replaced when a text is read, and stand in phrases all the same: "nuevo trabajo"."""
+    every = [" ".join(phrase) for some in phrases.values() for phrase in some]
+    assert [phrase for phrase in every if tuple(phrase.split()) not in _said(_read(f"It {phrase} so."), phrases)] == []

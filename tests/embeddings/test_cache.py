@@ -174,7 +174,7 @@ async def test_few_texts_are_embedded_early_at_once(watched: Watched) -> None:
 
 
 class Refusing(Watched):
-    """Refuses as many calls as `refuses` says."""
+    """The packaged model, which refuses the next `refuses` calls."""
 
     refuses = 0
 

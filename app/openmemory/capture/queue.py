@@ -44,9 +44,9 @@ _CLAIMED = """
         u.metadata ->> 'timezone' AS timezone, c.app_id, a.name AS app_name, c.namespace, c.input, c.options,
         c.principal, c.operations, c.attempts, c.bad_answers, c.created_at, due.updated_at AS tried_at
 """
-# Of the captures looked at, those with an earlier waiting one are marked, and the first of the others is claimed. A
-# capture whose earlier one is locked is not marked: a transaction may be ending that one, and may have looked already
-# for the mark that it has to clear.
+# Of the captures looked at, those with an earlier waiting one are marked, and the first of the others is claimed.
+# While the earlier one is locked, a capture is not marked. The transaction that holds the lock may be ending that one,
+# and its trigger may have run already: then nothing would clear the mark.
 _CLAIM = text(
     f"""
     WITH first AS MATERIALIZED (

@@ -65,8 +65,8 @@ class Pauses:
     """
 
     idle: float = 5.0
-    """Between two checks for captures that other processes accepted or abandoned. A capture that this process accepts
-    wakes the worker immediately."""
+    """The pause between two looks for captures of other processes. A capture that this process accepts wakes the worker
+    at once."""
     first: float = 2.0
     last: float = 900.0
     """The shortest and the longest pause before a capture is retried. The pause doubles with every attempt."""

@@ -12,13 +12,13 @@ LANGUAGES = "en", "de", "fr", "es", "it", "pt", "nl"
 def _phrases(words: str) -> dict[str, list[tuple[str, ...]]]:
     """The phrases of a list that commas separate, each as its words, by their first words."""
     found: dict[str, list[tuple[str, ...]]] = {}
-    for phrase in sorted({tuple(phrase.split()) for phrase in words.split(",") if phrase.strip()}):
+    for phrase in sorted({tuple(phrase.casefold().split()) for phrase in words.split(",") if phrase.strip()}):
         found.setdefault(phrase[0], []).append(phrase)
     return found
 
 
 def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
+    return frozenset(words.casefold().split())
 
 
 CHANGED = _phrases(
@@ -35,8 +35,8 @@ CHANGED = _phrases(
     gestorben, gekündigt, aufgehört, verschoben, erhöht, gesenkt, übernommen, abgelöst, statt, stattdessen,
     geändert, befördert, versetzt, erneuert, neuen job, neue stelle, neue wohnung, déménagé, changé, remplacé,
     renommé, renommée, vendu, divorcé, marié, mariée, quitté, reporté, arrêté, muté, renouvelé, résilié, nouvel
-    emploi, au lieu de, mudé, cambié, reemplazado, renombrado, vendí, divorciado, casé, dejé,
-    aplazado, nuevo trabajo, en vez de, en lugar de, trasferito, trasferita, cambiato, sostituito, rinominato,
+    emploi, au lieu de, mudé, cambié, reemplazado, renombrado, vendí, divorciado, casé, dejé, aplazado,
+    nuevo trabajo, en vez de, en lugar de, trasferito, trasferita, cambiato, sostituito, rinominato,
     venduto, divorziato, sposato, lasciato, rimandato, invece, mudei, mudei-me, troquei, substituí, renomeado,
     vendi, divorciei, casei, deixei, adiado, passou para, em vez de, verhuisd, overgestapt, vervangen, hernoemd,
     verkocht, gescheiden, getrouwd, gestopt, verzet, in plaats van
@@ -47,13 +47,12 @@ CHANGED = _phrases(
 NOW = _phrases(
     """
     now, nowadays, these days, from now on, from next, as of, since, again, my new, our new, any more, anymore,
-    no longer, not any longer, back on, is back, am back, i'm back, currently, at present, stop, quit, cancelled,
-    canceled,
-    closed, had to stop, only, their own, jetzt, nun, mittlerweile, inzwischen, neuerdings, ab sofort, ab jetzt,
-    seit, wieder, nicht mehr, kein mehr, nur noch, mein neuer, meine neue, mein neues, unser neuer, unsere neue,
-    maintenant, désormais, depuis, dorénavant, ne plus, mon nouveau, ma nouvelle, à nouveau, plus de, ahora, desde,
-    ya no, mi nuevo, mi nueva, de nuevo, otra vez, adesso, ora, ormai, da quando, non più, mio nuovo, mia nuova, di
-    nuovo, agora, já não, não mais, meu novo, minha nova, de novo, nu, voortaan, sinds, niet meer, mijn nieuwe, weer
+    no longer, not any longer, back on, is back, am back, currently, at present, stop, quit, cancelled,
+    canceled, closed, had to stop, only, their own, jetzt, nun, mittlerweile, inzwischen, neuerdings, ab sofort,
+    ab jetzt, seit, wieder, nicht mehr, kein mehr, nur noch, mein neuer, meine neue, mein neues, unser neuer,
+    unsere neue, maintenant, désormais, depuis, dorénavant, ne plus, mon nouveau, ma nouvelle, à nouveau, plus de,
+    ahora, desde, ya no, mi nuevo, mi nueva, de nuevo, otra vez, adesso, ora, ormai, da quando, non più, mio nuovo, mia nuova,
+    di nuovo, agora, já não, não mais, meu novo, minha nova, de novo, nu, voortaan, sinds, niet meer, mijn nieuwe, weer
     """
 )
 """Phrases that say that something holds from a time on, or no longer."""
@@ -187,6 +186,9 @@ COPULAS = _set(
 )
 """Forms of "to be"."""
 
+WAS = _set("was were war était era")
+"""Those of them that tell of what happened."""
+
 AMOUNTS = _set(
     """
     one two three four five six seven eight nine ten twelve twenty once twice zwei drei vier fünf sechs sieben acht neun
@@ -198,9 +200,6 @@ AMOUNTS = _set(
 
 DO = _set("do does did")
 """Forms of the verb that English adds to deny."""
-
-WAS = _set("was were war était era")
-"""Those of them that tell of what happened."""
 
 ASKING = _set(
     """

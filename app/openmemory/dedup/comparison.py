@@ -104,8 +104,13 @@ class MemoryComparison:
 
     @retry_on_conflict
     async def _store(self, rows: Sequence[Any], pairs: Sequence[tuple[Any, Any, float, float]]) -> None:
-        compared = {"ids": [row.id for row in rows], "hashes": [row.hash for row in rows]}
-        compared["namespaces"] = [row.namespace for row in rows]
+        compared: dict[str, object] = {
+            "ids": [row.id for row in rows],
+            "hashes": [row.hash for row in rows],
+            "namespaces": [row.namespace for row in rows],
+            "comparable": [row.compared for row in rows],
+            "longest": LONGEST,
+        }
         async with self._database.transaction() as tx:
             await tx.execute(_FORGET, {"ids": compared["ids"]})
             if pairs:
@@ -217,14 +222,16 @@ _KEEP = text(
         nearness = excluded.nearness, probability = excluded.probability, said_at = excluded.said_at
     """
 )
-# A memory that was changed meanwhile waits on.
+# A memory that was changed meanwhile waits on. So does one that is locked: a transaction may be changing it, and found
+# that it waits already.
 _DONE = text(
-    """
+    f"""
     DELETE FROM pending_comparisons AS p
-    USING unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:namespaces AS text[]))
-        AS done(id, hash, namespace)
+    USING unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:namespaces AS text[]),
+        CAST(:comparable AS boolean[])) AS done(id, hash, namespace, comparable)
     WHERE p.memory_id = done.id
         AND EXISTS (SELECT FROM memories AS m WHERE m.id = done.id AND m.hash = done.hash
-            AND m.namespace = done.namespace)
-    """
+            AND m.namespace = done.namespace AND ({_IS_COMPARABLE}) = done.comparable
+            FOR SHARE SKIP LOCKED)
+    """  # noqa: S608 - as above
 )

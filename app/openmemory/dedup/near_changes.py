@@ -95,10 +95,10 @@ class NearChanges:
         where = await self._where(caller, new)
         try:
             vector, *more = (await space.document(new.text)).chunks
+            if more:
+                return None
             chance = await space.chance(vector)
         except EmbedderUnavailable:
-            return None
-        if more:
             return None
         return {hit.id: chance.nearness(hit.score) for hit in await space.search(vector, where, NEAREST)}
 
@@ -114,7 +114,7 @@ class NearChanges:
     ) -> list[NearbyMemory]:
         """Those of the near memories that the text may change, the surest first. Logs that they were read.
 
-        Without `near`, those that share words with it are judged.
+        If `near` is None, the memories that share words with the text are judged.
         """
         space = self._spaces.serving
         found_by: Mapping[UUID, float | None] = near or {}

@@ -189,11 +189,13 @@ _WAS = re.compile(
 
 
 class _Text(NamedTuple):
-    """A text as it is compared. `start`: the first word that says what it is about; `subject`: the words before a form
-    of "to be"; `people` and `numbers`: those in the part that says what it is about. `own`: it is about the user, or
-    something of theirs. `stems`: the words that it has if it is not negated, without an "s" at their end."""
+    """A text as it is compared. `spoken`: its words before those for the user were replaced. `start`: the first word
+    that says what it is about. `subject`: the words before a form of "to be". `people` and `numbers`: those in the part
+    that says what it is about. `own`: it is about the user, or something of theirs. `stems`: its words except articles
+    and negations, without an "s" at their end."""
 
     words: tuple[str, ...]
+    spoken: tuple[str, ...]
     set: frozenset[str]
     content: frozenset[str]
     start: str
@@ -210,7 +212,8 @@ class _Text(NamedTuple):
 def _read(text: str) -> _Text:
     text = unicodedata.normalize("NFC", text).replace("’", "'")
     written = _pieces(text)
-    words = tuple(_ME if word.casefold() in USER else word.casefold() for word in written)
+    spoken = tuple(word.casefold() for word in written)
+    words = tuple(_ME if word in USER else word for word in spoken)
     about = [at for at, word in enumerate(words) if word not in DETERMINERS]
     verb = next((at for at, word in enumerate(words) if word in COPULAS), None)
     # The words before "to be" name the subject of a sentence. Without a form of "to be", its first words do.
@@ -221,7 +224,8 @@ def _read(text: str) -> _Text:
     counted = [at for at in range(1, verb or len(words)) if words[at - 1] in COUNTED and _NUMBER.search(words[at])]
     return _Text(
         words=words,
-        set=frozenset(words) | {word.casefold() for word in written if word.casefold() in _VERBS_OF_USER},
+        spoken=spoken,
+        set=frozenset(words) | _VERBS_OF_USER.intersection(spoken),
         content=frozenset(words[at] for at in about if words[at] not in COPULAS and words[at] != _ME),
         start=start,
         own=not people and any(word == _ME or word in POSSESSIVE for word in words[:4]),
@@ -270,9 +274,9 @@ def _said(text: _Text, phrases: Mapping[str, Sequence[tuple[str, ...]]]) -> set[
 
 
 def _near(text: _Text, phrase: Sequence[str]) -> bool:
-    if not text.set.issuperset(phrase):
+    if any(word not in text.spoken for word in phrase):
         return False
-    return 0 < text.words.index(phrase[1]) - text.words.index(phrase[0]) <= 2
+    return 0 < text.spoken.index(phrase[1]) - text.spoken.index(phrase[0]) <= 2
 
 
 def _groups(text: _Text, groups: Mapping[str, frozenset[Any]]) -> set[Any]:
@@ -291,7 +295,7 @@ def _by_word(groups: Iterable[tuple[Any, Iterable[str]]]) -> dict[str, frozenset
 
 _ONCE = _by_word(enumerate(HOLDS_ONCE))
 _VERBS_OF_USER = USER & _ONCE.keys()
-"""Verbs that name the user by their form alone: they say what is told of, too."""
+"""Verbs whose form names the user. They stand for the user, and also for what they tell."""
 _SIDES = _by_word(((line, side), words) for line, sides in enumerate(APART) for side, words in enumerate(sides))
 
 

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy.typing as npt
+
 from openmemory.embeddings.port import Embedder, EmbedderUnavailable, QueryEmbedding, TextEmbedding
 
 EARLY = 64
 """The maximum number of texts whose embeddings wait for `documents`."""
 
 AT_ONCE = 2
-"""The maximum number of texts that are embedded early at once. What more would wait for holds up `documents`."""
+"""The maximum number of texts that are embedded early at the same time. More would delay `documents`."""
 
 
 class CachedEmbedder:
@@ -109,32 +111,34 @@ class CachedEmbedder:
 
     async def _document(self, text: str) -> TextEmbedding:
         [made] = await self.inner.documents([text])
-        for array in (made.chunks, made.tokens):
-            if array is not None:
-                array.flags.writeable = False
+        _protect(made.chunks, made.tokens)
         return made
 
     def _read(self, text: str, run: asyncio.Task[TextEmbedding]) -> None:
-        # Reading the exception also marks it as retrieved if every caller has given up.
         if _failed(run) and self._early.get(text) is run:
             self._early.pop(text)
 
     def _finished(self, text: str, run: _Run) -> None:
         if self._running.get(text) is run:
             self._running.pop(text)
-        # Reading the exception also marks it as retrieved if every caller has given up.
         if _failed(run.task):
             return
         made = run.task.result()
-        for array in (made.vector, made.tokens):
-            if array is not None:
-                array.flags.writeable = False
+        _protect(made.vector, made.tokens)
         self._made[text] = made
         while len(self._made) > self._size:
             self._made.popitem(last=False)
 
 
+def _protect(*arrays: npt.NDArray[Any] | None) -> None:
+    """Makes arrays read-only."""
+    for array in arrays:
+        if array is not None:
+            array.flags.writeable = False
+
+
 def _failed(task: asyncio.Task[Any]) -> bool:
+    """Returns True if a task that is done has no result. Its exception then counts as retrieved."""
     return task.cancelled() or task.exception() is not None
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from openmemory.embeddings.port import PACKAGED, Embedder, Vector, Vectors
 
 _FILE = Path(__file__).with_name("background.txt")
-_VECTORS = Path(__file__).with_name("background.npy")
+VECTORS = Path(__file__).with_name("background.npy")
 """The vectors of the texts by the packaged model, times 127 and rounded, int8 of shape (texts, dimension)."""
 
 LEAST_DEVIATION = 0.01
@@ -60,7 +60,8 @@ async def background(embedder: Embedder) -> Vectors:
         EmbedderUnavailable: the model does not answer.
     """
     if embedder.model == PACKAGED:
-        return unit(np.load(_VECTORS, allow_pickle=False).astype(np.float32))
+        vectors = np.load(VECTORS, allow_pickle=False).astype(np.float32)
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
     return await embedded(embedder)
 
 
@@ -71,11 +72,6 @@ async def embedded(embedder: Embedder) -> Vectors:
         EmbedderUnavailable: the model does not answer.
     """
     return np.stack([one.chunks[0] for one in await embedder.documents(texts())])
-
-
-def unit(vectors: Vectors) -> Vectors:
-    """The same vectors with length 1."""
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
 def chance_cosine(question: Vector, vectors: Vectors) -> ChanceCosine:

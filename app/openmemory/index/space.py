@@ -121,8 +121,8 @@ class Space:
         return await self._asked(lambda: self.embedder.document(text))
 
     async def chance(self, question: Vector) -> ChanceCosine:
-        """The cosines that a question has by chance. The first call embeds the background, and may give up before it
-        is there; a later one waits for the same.
+        """The cosines that a question has by chance. The first call reads or embeds the background. If it gives up
+        before that is done, a later call waits for the same task.
 
         Raises:
             EmbedderUnavailable: the model does not answer in time, or its circuit is open.
@@ -138,8 +138,8 @@ class Space:
         return chance_cosine(question, task.result())
 
     def prepare(self) -> asyncio.Task[Vectors]:
-        """Returns the task that embeds the texts with which `chance` compares. Starts it if there is none, or if the
-        last one failed."""
+        """Returns the task that reads or embeds the background of `chance`. If there is none, or the last one failed,
+        this starts one."""
         task = self._background
         if task is None or task.cancelled() or (task.done() and task.exception() is not None):
             task = self._background = asyncio.create_task(background(self.embedder), name="background")
