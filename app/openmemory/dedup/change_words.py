@@ -51,8 +51,9 @@ NOW = _phrases(
     canceled, closed, had to stop, only, their own, jetzt, nun, mittlerweile, inzwischen, neuerdings, ab sofort,
     ab jetzt, seit, wieder, nicht mehr, kein mehr, nur noch, mein neuer, meine neue, mein neues, unser neuer,
     unsere neue, maintenant, désormais, depuis, dorénavant, ne plus, mon nouveau, ma nouvelle, à nouveau, plus de,
-    ahora, desde, ya no, mi nuevo, mi nueva, de nuevo, otra vez, adesso, ora, ormai, da quando, non più, mio nuovo, mia nuova,
-    di nuovo, agora, já não, não mais, meu novo, minha nova, de novo, nu, voortaan, sinds, niet meer, mijn nieuwe, weer
+    ahora, desde, ya no, mi nuevo, mi nueva, de nuevo, otra vez, adesso, ora, ormai, da quando, non più, mio nuovo,
+    mia nuova, di nuovo, agora, já não, não mais, meu novo, minha nova, de novo, nu, voortaan, sinds, niet meer,
+    mijn nieuwe, weer
     """
 )
 """Phrases that say that something holds from a time on, or no longer."""
