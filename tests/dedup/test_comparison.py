@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from openmemory.dedup.comparison import _DONE
 from openmemory.dedup.replacement import Verdict, verdict_of
 from openmemory.identity.caller import Caller
 from openmemory.index.port import IndexUnavailable
@@ -157,6 +158,17 @@ async def test_a_memory_that_changes_while_it_is_compared_waits_on(
     monkeypatch.setattr(comparison, "_store", change_and_store)
     assert await comparison._compare(services.spaces.serving, [id_]) == 1
     assert await waiting(services, app_caller) == 1
+
+
+async def test_a_comparison_keeps_no_memory_from_being_changed(services: Services, app_caller: Caller):
+    id_ = await remembered(services, app_caller, OLD)
+    free = text("SELECT id FROM memories WHERE id = :id FOR NO KEY UPDATE SKIP LOCKED")
+    async with services.database.transaction() as comparing:
+        await comparing.execute(text("INSERT INTO pending_comparisons VALUES (:id)"), {"id": id_})
+        done = await comparing.execute(_DONE, {"ids": [id_], "versions": [0]})
+        assert done.rowcount == 1
+        async with services.database.transaction() as archiving:
+            assert await archiving.scalar(free, {"id": id_}) == id_
 
 
 async def test_another_model_compares_everything_again(services: Services, app_caller: Caller):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -477,6 +478,31 @@ async def test_the_owner_is_asked_for_before_anything_is_written_and_is_no_point
     assert [len(page) async for page in index.entries()] == [1]
     assert (await index.count(), (await index.status()).points) == (1, 1)
     await index.close()
+
+
+@pytest.mark.parametrize("filled", [False, True])
+async def test_a_collection_that_a_replica_takes_while_it_is_looked_at_is_not_that_of_another(
+    server_store: ServerStore, point: Callable[..., Point], monkeypatch, filled: bool
+) -> None:
+    await (created := server_store.index()).open()
+    await created.close()
+    theirs, _ = await accept_all(UUID(int=1), server_store)
+    mine, asked = await accept_all(UUID(int=1), server_store)
+    sample = AsyncQdrantClient.scroll
+
+    async def taken(client: AsyncQdrantClient, *given: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        await theirs.open()
+        if filled:
+            await theirs.upsert([point(1)])
+        return await sample(client, *given, **named)
+
+    monkeypatch.setattr(AsyncQdrantClient, "scroll", taken)
+    await mine.open()
+    [held] = asked
+    assert held.owner == Owner(UUID(int=1), "here/1")
+    for index in (mine, theirs):
+        await index.close()
 
 
 async def test_an_alias_that_names_the_collection_of_another_is_not_moved(

@@ -106,10 +106,7 @@ class MemoryComparison:
     async def _store(self, rows: Sequence[Any], pairs: Sequence[tuple[Any, Any, float, float]]) -> None:
         compared: dict[str, object] = {
             "ids": [row.id for row in rows],
-            "hashes": [row.hash for row in rows],
-            "namespaces": [row.namespace for row in rows],
-            "comparable": [row.compared for row in rows],
-            "longest": LONGEST,
+            "versions": [row.version for row in rows],
         }
         async with self._database.transaction() as tx:
             await tx.execute(_FORGET, {"ids": compared["ids"]})
@@ -182,7 +179,7 @@ _IS_COMPARABLE = """
 _WAITING = CompiledStatement(
     text(
         f"""
-        SELECT {_COLUMNS}, {_IS_COMPARABLE} AS compared, e.vector
+        SELECT {_COLUMNS}, {_IS_COMPARABLE} AS compared, p.version, e.vector
         FROM pending_comparisons AS p
         JOIN memories AS m ON m.id = p.memory_id
         LEFT JOIN embeddings AS e ON e.kind = 'memory' AND e.id = m.id AND e.model = CAST(:model AS text)
@@ -222,16 +219,14 @@ _KEEP = text(
         nearness = excluded.nearness, probability = excluded.probability, said_at = excluded.said_at
     """
 )
-# A memory that was changed meanwhile waits on. So does one that is locked: a transaction may be changing it, and found
-# that it waits already.
+# A memory that changed meanwhile has another version, and waits on. So does one whose row is locked: it is changing.
 _DONE = text(
-    f"""
-    DELETE FROM pending_comparisons AS p
-    USING unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:namespaces AS text[]),
-        CAST(:comparable AS boolean[])) AS done(id, hash, namespace, comparable)
-    WHERE p.memory_id = done.id
-        AND EXISTS (SELECT FROM memories AS m WHERE m.id = done.id AND m.hash = done.hash
-            AND m.namespace = done.namespace AND ({_IS_COMPARABLE}) = done.comparable
-            FOR SHARE SKIP LOCKED)
-    """  # noqa: S608 - as above
+    """
+    DELETE FROM pending_comparisons WHERE memory_id IN (
+        SELECT p.memory_id FROM pending_comparisons AS p
+        JOIN unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[])) AS done(id, version)
+            ON p.memory_id = done.id AND p.version = done.version
+        FOR UPDATE OF p SKIP LOCKED
+    )
+    """
 )

@@ -33,8 +33,9 @@ class NearMemory(Base):
 
 class PendingComparison(Base):
     """A memory that is to be compared with those near to it. Triggers write it: with a vector of a text, and when a
-    memory becomes active again or comes to another namespace."""
+    memory becomes active again or comes to another namespace. If it waits already, its version becomes another."""
 
     __tablename__ = "pending_comparisons"
 
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int] = mapped_column(server_default="0")

@@ -340,7 +340,8 @@ class QdrantIndex:
         if held.owner is None and held.watermark is None and not created:
             some, _ = await self._client.scroll(self._name, limit=_SAMPLE, with_payload=False, with_vectors=False)
             ids = (UUID(int=it.id) if isinstance(it.id, int) else UUID(str(it.id)) for it in some)
-            held = held._replace(ids=tuple(ids))
+            # Read again: another process may have taken the collection and begun to fill it before the sample.
+            held = (await self._held())._replace(ids=tuple(ids))
         owner = await self._accept(held)
         if owner != held.owner:
             try:
