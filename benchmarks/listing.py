@@ -32,7 +32,7 @@ from benchmarks.yardstick import REFERENCE, Yardstick
 from openmemory.config.settings import Settings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 from openmemory.server.application import create_app
 from openmemory.services import open_services
 

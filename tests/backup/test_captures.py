@@ -17,8 +17,8 @@ from openmemory.capture.schemas import CaptureCreate, CaptureView, Turn
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.memories.idempotency import IdempotentRequest
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery
+from openmemory.memories.state import State
 from openmemory.services import Services, open_services
 from tests.backup.archives import Upstream, bring_in, compressed, export, lines_of, members, new_id, send, zipped
 from tests.backup.conftest import client_of

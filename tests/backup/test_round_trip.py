@@ -25,8 +25,8 @@ from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.index.generations.backfill import VectorBackfill
 from openmemory.memories.lifecycle.policies import PolicyCreate
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.projects.schemas import NewCheckpoint, NewProject, NewValue
 from openmemory.services import INDEXED_TABLES, Services, open_services
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession

@@ -17,8 +17,8 @@ from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal, Scope
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 from tests.capture.conftest import Done, Say, does, numbers, operation

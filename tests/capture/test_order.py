@@ -17,8 +17,8 @@ from openmemory.capture import worker
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate
 from openmemory.identity.caller import Caller
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from tests.capture.conftest import Done, Say, SetPauses, does, numbers, operation
 from tests.llm.server import Answer, LlmServer, says

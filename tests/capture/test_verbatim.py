@@ -13,8 +13,8 @@ from openmemory.capture import verbatim, worker
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.identity.caller import Caller
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 from tests.capture.conftest import Done, Say, does, numbers, operation

@@ -9,7 +9,8 @@ from sqlalchemy import Text, Uuid, bindparam, exc, literal, select, text
 from openmemory.config.settings import DatabaseSettings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
+from openmemory.memories.state import State
 from openmemory.services import Services
 
 

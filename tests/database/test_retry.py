@@ -16,8 +16,8 @@ from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Overtaken
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL, Door
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 
 LOCK = text("SELECT FROM memories WHERE id = :id FOR UPDATE")

@@ -14,8 +14,8 @@ from openmemory.dedup.comparison import _DONE
 from openmemory.dedup.replacement import Verdict, verdict_of
 from openmemory.identity.caller import Caller
 from openmemory.index.port import IndexUnavailable
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 
 OLD, NEW = "I live in Hamburg.", "I moved to Leipzig last week."

@@ -13,8 +13,8 @@ from openmemory.dedup import key_value_merge
 from openmemory.dedup.key_values import MAX_TEXT_LENGTH, parsed
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRowAdded, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from tests.adding import add_verbatim, adding_with
 

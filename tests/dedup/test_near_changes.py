@@ -16,8 +16,8 @@ from openmemory.embeddings.port import EmbedderUnavailable, TextEmbedding
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery
+from openmemory.memories.state import State
 from openmemory.services import Services
 
 OLD, NEW = "I live in Hamburg.", "I moved to Leipzig last week."

@@ -17,8 +17,9 @@ from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.index.port import IndexUnavailable
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from tests.adding import add_verbatim, adding_with
 from tests.mcp.conftest import serving

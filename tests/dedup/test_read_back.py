@@ -13,8 +13,8 @@ from openmemory.access.grants import GrantCreate
 from openmemory.dedup import read_back
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRowAdded, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 from tests.adding import add_verbatim

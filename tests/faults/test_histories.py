@@ -34,8 +34,8 @@ from openmemory.identity.caller import Caller
 from openmemory.index.port import Payload, Point
 from openmemory.index.sync.entries import IndexEntry
 from openmemory.memories.lifecycle.states import ALLOWED
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.search.schemas import Method, SearchQuery
 from tests.faults.histories import live
 from tests.faults.world import STEPS, Crash, World, opened

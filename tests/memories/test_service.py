@@ -13,8 +13,9 @@ from openmemory.audit.models import MemoryAccessLog
 from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import Embedding
-from openmemory.memories.models import Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
+from openmemory.memories.models import Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory
 from openmemory.memories.schemas import Event, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.memories import changes
-from openmemory.memories.models import State
 from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryUpdate
+from openmemory.memories.state import State
 from tests.rest.test_grants import GRANTS
 
 PATH = "/api/v1/projects"

@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.search.features import BESIDE
 from openmemory.search.schemas import SearchAnswer, SearchQuery
 from openmemory.services import Services

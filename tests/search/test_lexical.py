@@ -13,8 +13,9 @@ from sqlalchemy import false, text
 from openmemory.identity.caller import Caller
 from openmemory.index.bm25 import K1, MEAN_LENGTH, B
 from openmemory.index.port import Filter
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.memories.state import State
 from openmemory.search import statistics
 from openmemory.search.commonness import smoothed_idf
 from openmemory.search.lexical import MOST, LexicalHit, LexicalSearch, search

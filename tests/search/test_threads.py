@@ -9,8 +9,8 @@ import pytest
 
 from openmemory.access.grants import GrantCreate
 from openmemory.identity.caller import Caller
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.memories.state import State
 from openmemory.search import late_interaction
 from openmemory.search.candidate_rows import CandidateRows, ThreadNeighbour, candidate_rows
 from openmemory.search.features import BESIDE

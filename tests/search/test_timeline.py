@@ -10,8 +10,8 @@ import pytest
 from openmemory.access.grants import GrantCreate
 from openmemory.errors import Forbidden, Invalid
 from openmemory.identity.caller import Caller
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from tests.search.test_as_of import DAY, START, TEA, moved
 

@@ -17,8 +17,8 @@ from openmemory.access.keys import KeyCreate
 from openmemory.backup.exporting import ExportSelection
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.projects.context import ContextQuery
 from openmemory.projects.schemas import NewCheckpoint, NewProject, NewValue
 from openmemory.search.schemas import SearchQuery

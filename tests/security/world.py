@@ -19,8 +19,8 @@ from openmemory.access.grants import GrantCreate
 from openmemory.access.keys import KeyCreate, KeyCreated
 from openmemory.errors import Invalid
 from openmemory.identity.principal import LOCAL, Scope
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.memories.state import State
 from openmemory.projects.schemas import NewCheckpoint, NewValue
 from openmemory.services import Services
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession

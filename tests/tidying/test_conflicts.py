@@ -11,8 +11,8 @@ import pytest
 from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL, Scope
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from openmemory.tidying import conflicts
 from openmemory.tidying.conflicts import FactChoice, FactConflict

@@ -15,8 +15,8 @@ from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.index.port import IndexUnavailable
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from openmemory.tidying import duplicates
 from openmemory.tidying.duplicates import DuplicatePage, DuplicatePair, DuplicatePairs

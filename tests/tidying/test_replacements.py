@@ -10,8 +10,8 @@ import pytest
 from openmemory.errors import ConflictError, Forbidden, Invalid
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from openmemory.tidying.seen_versions import SeenVersion
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from tests.web.conftest import Visitor
 

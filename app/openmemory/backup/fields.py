@@ -11,8 +11,8 @@ from uuid import UUID
 
 from openmemory.backup.format import kind_of, malformed
 from openmemory.backup.json_stream import RawRecord
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.memories.state import State
 from openmemory.serialization.exact_json import finite
 from openmemory.serialization.timestamps import epoch_time
 

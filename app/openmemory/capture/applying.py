@@ -24,9 +24,10 @@ from openmemory.memories import changes
 from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import superseding
 from openmemory.memories.lifecycle.superseding import SAID_AT
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
+from openmemory.memories.state import State
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.capture.models import Status
 from openmemory.memories.idempotency import IdempotentRequest
-from openmemory.memories.models import State
 from openmemory.memories.schemas import (
     LABELS,
     Event,
@@ -24,6 +23,7 @@ from openmemory.memories.schemas import (
     PairChange,
     PossibleDuplicate,
 )
+from openmemory.memories.state import State
 from openmemory.serialization.timestamps import NaiveTime
 
 Role = Literal["user", "assistant", "system"]

@@ -42,9 +42,10 @@ from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import idempotency, validation
 from openmemory.memories.intake import Intake
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.repository import ALL_STATES
 from openmemory.memories.schemas import Event
+from openmemory.memories.state import State
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,10 @@ from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.intake import Intake
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.repository import ALL_STATES
 from openmemory.memories.schemas import Event, MemoryUpdate
+from openmemory.memories.state import State
 
 
 async def undo(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]], intake: Intake) -> None:

@@ -13,8 +13,8 @@ from openmemory.errors import Invalid, NotFound
 from openmemory.mcp.compact import block, memory_line, unusual
 from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Reference, Strings, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryQuery, MemoryRecord, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.serialization import exact_json
 from openmemory.services import Services
 

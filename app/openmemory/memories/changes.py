@@ -51,9 +51,9 @@ from openmemory.memories.models import (
     MemoryCategory,
     MemoryRevision,
     MemoryStatusHistory,
-    State,
 )
 from openmemory.memories.schemas import Amendment, CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate, ReplacedText
+from openmemory.memories.state import State
 from openmemory.serialization import exact_json
 from openmemory.serialization.normal_form import normal_form
 

@@ -17,8 +17,9 @@ from openmemory.index.port import Payload, Point
 from openmemory.index.sync.entries import IndexEntries, array_of
 from openmemory.index.sync.writer import Text, Version
 from openmemory.memories.intake import STATE
-from openmemory.memories.models import Memory, MemoryCategory, State
+from openmemory.memories.models import Memory, MemoryCategory
 from openmemory.memories.repository import CATEGORY_NAMES
+from openmemory.memories.state import State
 
 
 class IndexedMemories:

@@ -12,8 +12,8 @@ from openmemory.content_policy.policy import ContentPolicy
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Amendment, CheckedMemory, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 
 STATE, KEYED, CHECKPOINT = "state", "keyed", "checkpoint"
 """The kinds of memories that the service makes for projects."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -26,16 +25,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from openmemory.access.models import NEW_ID, NOW
 from openmemory.database.engine import Base
-
-
-class State(StrEnum):
-    """Where a memory is in its life. Erased memories have no row."""
-
-    ACTIVE = "active"
-    PAUSED = "paused"
-    ARCHIVED = "archived"
-    DELETED = "deleted"
-
+from openmemory.memories.state import State
 
 STATE = Enum(State, name="memory_state", values_callable=lambda states: [state.value for state in states])
 

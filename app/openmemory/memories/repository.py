@@ -14,8 +14,9 @@ from openmemory.access.readable import is_visible, readable_by, text_readable_by
 from openmemory.database.engine import Tx
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
-from openmemory.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
+from openmemory.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory
 from openmemory.memories.schemas import MemoryRecord, Revision, StateChange
+from openmemory.memories.state import State
 
 ALL_STATES = tuple(State)
 KEPT_STATES = (State.ACTIVE, State.PAUSED, State.ARCHIVED)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 from openmemory.serialization.timestamps import NaiveTime
 
 

@@ -39,7 +39,7 @@ from openmemory.memories.lifecycle.states import ALLOWED, refuse
 from openmemory.memories.listing import pages, ranked
 from openmemory.memories.listing.criteria import ListCriteria, parameters
 from openmemory.memories.listing.pages import ListAccess, Slice
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.schemas import (
     Amendment,
     CheckedMemory,
@@ -55,6 +55,7 @@ from openmemory.memories.schemas import (
     OnError,
     Page,
 )
+from openmemory.memories.state import State
 
 MAX_PAGE_SIZE = 100
 RELATED = 5

@@ -22,7 +22,8 @@ from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
 from openmemory.memories import validation
 from openmemory.memories.lifecycle.transitions import movable
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
+from openmemory.memories.state import State
 
 SHOWN = 6
 """The number of characters that are shown, unless more are needed."""

@@ -11,8 +11,8 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.memories import repository
 from openmemory.memories.idempotency import StoredResult
-from openmemory.memories.models import State
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded, MemoryRowAdded
+from openmemory.memories.state import State
 
 
 async def row_of(tx: Tx, caller: Caller, new: CheckedMemory, added: MemoryAdded) -> MemoryRowAdded:

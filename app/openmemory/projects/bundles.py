@@ -26,8 +26,9 @@ from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, repository, validation
 from openmemory.memories.intake import KEYED, STATE, Intake
-from openmemory.memories.models import HAS_METADATA, IS_ACTIVE, Memory, State
+from openmemory.memories.models import HAS_METADATA, IS_ACTIVE, Memory
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.projects import kept, links
 from openmemory.projects.bundle_format import (
     SCHEMA,

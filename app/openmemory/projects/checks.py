@@ -15,8 +15,9 @@ from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, repository, validation
 from openmemory.memories.intake import STATE, Intake
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.projects import anchors, kept
 from openmemory.projects.schemas import CheckedProject, ProjectCheck
 from openmemory.projects.states import parsed

@@ -26,8 +26,9 @@ from openmemory.identity.caller import Caller, Default
 from openmemory.memories import changes, repository
 from openmemory.memories.changes import Flagging
 from openmemory.memories.intake import KEYED, STATE
-from openmemory.memories.models import IS_ACTIVE, Memory, State
+from openmemory.memories.models import IS_ACTIVE, Memory
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryRecord, MemoryUpdate
+from openmemory.memories.state import State
 
 _REPEATED = text(
     """

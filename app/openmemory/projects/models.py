@@ -12,7 +12,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from openmemory.access.models import NEW_ID, NOW
 from openmemory.database.engine import Base
-from openmemory.memories.models import STATE, State
+from openmemory.memories.models import STATE
+from openmemory.memories.state import State
 
 
 class MemoryLink(Base):

@@ -14,7 +14,8 @@ from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.memories import changes
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
+from openmemory.memories.state import State
 from openmemory.projects import kept
 from openmemory.projects.schemas import ProjectMoved
 from openmemory.sources import lifecycle

@@ -22,7 +22,8 @@ from openmemory.index.models import OutboxEntry
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, validation
 from openmemory.memories.intake import Intake
-from openmemory.memories.models import ACTIVE, Memory, State
+from openmemory.memories.models import ACTIVE, Memory
+from openmemory.memories.state import State
 from openmemory.projects import moving, registrations
 from openmemory.projects.models import Project
 from openmemory.projects.schemas import (

@@ -24,8 +24,9 @@ from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, repository, validation
 from openmemory.memories.intake import KEYED, Intake
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryCreate, MemoryRecord
+from openmemory.memories.state import State
 from openmemory.projects import kept
 from openmemory.projects.schemas import NewValue, StoredValue, ValuePage, ValueSet
 from openmemory.sources import listing

@@ -9,8 +9,8 @@ from fastapi import Body, HTTPException, Query
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from openmemory.identity.caller import Caller
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryQuery
+from openmemory.memories.state import State
 from openmemory.rest.caller import LEFT_OUT, BodyUser, GivenId, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router

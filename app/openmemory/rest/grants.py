@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from openmemory.access.grants import Grant, GrantCreate, GrantExplanation
 from openmemory.memories import validation
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 from openmemory.rest.caller import BodyUser, GivenId, Owner, OwnerOfGrant, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router

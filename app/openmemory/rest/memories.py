@@ -14,8 +14,8 @@ from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.listing.statements import SORTABLE
-from openmemory.memories.models import State
 from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.rest.caller import MemoryId, MemoryInPath, Owner, OwnerOfMemory, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router

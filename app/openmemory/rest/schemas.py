@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.errors import Invalid
 from openmemory.memories.idempotency import IdempotentRequest
-from openmemory.memories.models import State
 from openmemory.memories.schemas import (
     LABELS,
     Expiry,
@@ -24,6 +23,7 @@ from openmemory.memories.schemas import (
     Page,
     RecordModel,
 )
+from openmemory.memories.state import State
 from openmemory.memories.validation import MAX_DAYS
 from openmemory.rest.caller import BodyUser, GivenId
 from openmemory.rest.zones import BodyTimezone

@@ -29,8 +29,9 @@ from openmemory.database.engine import Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.intake import STATE
-from openmemory.memories.models import ACTIVE, Memory, MemoryRevision, MemoryStatusHistory, State
+from openmemory.memories.models import ACTIVE, Memory, MemoryRevision, MemoryStatusHistory
 from openmemory.memories.repository import ALL_STATES, author
+from openmemory.memories.state import State
 from openmemory.serialization.zones import placed
 
 AS_OF: Any = bindparam("as_of", type_=DateTime(timezone=True))

@@ -36,8 +36,9 @@ from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories import validation
-from openmemory.memories.models import Memory, MemoryRevision, MemoryStatusHistory, State
+from openmemory.memories.models import Memory, MemoryRevision, MemoryStatusHistory
 from openmemory.memories.repository import ALL_STATES, CATEGORY_NAMES
+from openmemory.memories.state import State
 from openmemory.search.as_of import AS_OF, as_of_state, findable, time_of
 
 MAX_PAGE_SIZE = 100

@@ -29,7 +29,8 @@ from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
-from openmemory.memories.models import ACTIVE, State
+from openmemory.memories.models import ACTIVE
+from openmemory.memories.state import State
 from openmemory.sources import lifecycle, listing, messages, writing
 from openmemory.sources.messages import CheckedMessage, MessageChecks
 from openmemory.sources.models import Passage, Source, SourceKind

@@ -35,7 +35,7 @@ from openmemory.identity.names import storable
 from openmemory.identity.principal import Principal
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 from openmemory.objects.service import Objects
 from openmemory.sources import lifecycle, listing, passages, writing
 from openmemory.sources.files import checked_path

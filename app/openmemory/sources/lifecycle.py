@@ -12,7 +12,7 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 from openmemory.sources import passages
 from openmemory.sources.models import Passage, PassageKind, Source
 

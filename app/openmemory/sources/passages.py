@@ -18,7 +18,7 @@ from openmemory.index.port import Payload, Point, SparseVector
 from openmemory.index.sync import outbox
 from openmemory.index.sync.entries import IndexEntries, array_of
 from openmemory.index.sync.writer import Text, Version
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 from openmemory.sources.models import Passage, PassageKind
 
 EMBEDDED = 300

@@ -32,7 +32,7 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.names import storable
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import validation
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 from openmemory.sources import listing, passages, writing
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
 from openmemory.sources.reading import TextReader

@@ -15,7 +15,7 @@ from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 from openmemory.serialization import exact_json
 from openmemory.sources import passages
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind

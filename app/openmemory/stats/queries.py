@@ -15,7 +15,8 @@ from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.listing.criteria import OWN_ASSIGNMENTS
-from openmemory.memories.models import Category, Memory, MemoryCategory, State
+from openmemory.memories.models import Category, Memory, MemoryCategory
+from openmemory.memories.state import State
 
 DAYS = CompiledStatement(
     bound(

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from openmemory.memories.models import State
 from openmemory.memories.schemas import RecordModel
+from openmemory.memories.state import State
 from openmemory.serialization.timestamps import NaiveTime
 
 

@@ -18,10 +18,10 @@ from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.memories.listing import pages, ranked
 from openmemory.memories.listing.pages import ListAccess, Slice
-from openmemory.memories.models import State
 from openmemory.memories.repository import KEPT_STATES
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.memories.service import MAX_PAGE_SIZE
+from openmemory.memories.state import State
 from openmemory.serialization.zones import day_start, today
 from openmemory.stats import queries
 from openmemory.stats.schemas import (

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from openmemory.errors import Invalid
 from openmemory.memories.lifecycle.bulk import BulkChange, Selection
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Expiry
+from openmemory.memories.state import State
 from openmemory.serialization.zones import day_start
 from openmemory.web.filters import Filters, TheFilters, day_of
 from openmemory.web.links import is_page

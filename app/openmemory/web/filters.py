@@ -11,8 +11,8 @@ from fastapi import Depends
 from starlette.datastructures import FormData
 
 from openmemory.errors import Invalid
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryQuery
+from openmemory.memories.state import State
 from openmemory.serialization.zones import day_end, day_start
 from openmemory.web.page import PageRequest, text_of
 

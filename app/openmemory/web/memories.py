@@ -13,8 +13,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from openmemory.capture.schemas import Added, CaptureCreate
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryRecord
+from openmemory.memories.state import State
 from openmemory.rest.disconnect import while_connected
 from openmemory.search.schemas import SearchAnswer, SearchQuery, SearchResult
 from openmemory.web.explaining import ScoreBar, bars

@@ -15,8 +15,8 @@ from openmemory.access.grants import GrantExplanation
 from openmemory.audit.schemas import AccessLogPage
 from openmemory.capture.schemas import CaptureView
 from openmemory.errors import ConflictError
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, History, MemoryQuery, MemoryUpdate, Revision, StateChange
+from openmemory.memories.state import State
 from openmemory.serialization import exact_json
 from openmemory.web.differences import Piece, difference
 from openmemory.web.page import PageRequest, TheForm, ThePage, Undo, names_of, number_of, object_of, text_of

@@ -13,8 +13,8 @@ from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories.lifecycle.bulk import BulkChange, Selection
 from openmemory.memories.lifecycle.superseding import supersede
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Expiry, MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 
 DELETE = BulkChange(state=State.DELETED)

@@ -14,8 +14,9 @@ from openmemory.identity.caller import Caller
 from openmemory.index.sync.reconcile import alone
 from openmemory.memories.lifecycle import archiving
 from openmemory.memories.lifecycle.policies import PolicyCreate
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.schemas import Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from tests.memories.lifecycle.lives import aged, ended, made, state
 

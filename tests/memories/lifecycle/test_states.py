@@ -2,7 +2,7 @@ import pytest
 
 from openmemory.errors import ConflictError
 from openmemory.memories.lifecycle.states import ALLOWED, refuse, sources
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 
 
 def test_every_state_has_its_row_and_leads_somewhere():

@@ -11,8 +11,8 @@ from openmemory.errors import Forbidden, Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.lifecycle.upcoming import UpcomingPage, UpcomingQuery
-from openmemory.memories.models import State
 from openmemory.memories.schemas import Expiry, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services
 from tests.memories.lifecycle.lives import ended, made
 

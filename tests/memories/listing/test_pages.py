@@ -16,8 +16,9 @@ from openmemory.identity.caller import Caller
 from openmemory.memories.listing import pages as listing
 from openmemory.memories.listing.pages import Slice
 from openmemory.memories.listing.statements import SORTABLE
-from openmemory.memories.models import SHORT, State
+from openmemory.memories.models import SHORT
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 

@@ -22,8 +22,8 @@ from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories import short_ids
 from openmemory.memories.lifecycle.bulk import BulkChange, Selection
-from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 from openmemory.services import Services, open_services
 from openmemory.sources.schemas import NewMessage, NewMessages
 from openmemory.tidying import duplicates

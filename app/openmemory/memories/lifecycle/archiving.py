@@ -24,15 +24,8 @@ from openmemory.identity.principal import Door, Principal
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import SyncRunning, alone
 from openmemory.memories import changes
-from openmemory.memories.models import (
-    ACTIVE,
-    IS_ACTIVE,
-    ArchivePolicy,
-    Memory,
-    MemoryCategory,
-    MemoryStatusHistory,
-    State,
-)
+from openmemory.memories.models import ACTIVE, IS_ACTIVE, ArchivePolicy, Memory, MemoryCategory, MemoryStatusHistory
+from openmemory.memories.state import State
 
 log = logging.getLogger(__name__)
 

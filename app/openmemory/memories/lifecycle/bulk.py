@@ -37,12 +37,9 @@ from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import states, transitions, undoing
 from openmemory.memories.lifecycle.undoing import Undone
 from openmemory.memories.listing.criteria import ListCriteria, parameters
-from openmemory.memories.models import (
-    Memory,
-    MemoryCategory,
-    State,
-)
+from openmemory.memories.models import Memory, MemoryCategory
 from openmemory.memories.schemas import Expiry, MemoryQuery, MemoryUpdate
+from openmemory.memories.state import State
 
 LONGEST = 300
 """The maximum seconds of one statement. A selection may be all memories of a user."""

@@ -15,7 +15,8 @@ from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.lifecycle.transitions import movable
-from openmemory.memories.models import Memory, MemoryStatusHistory, State
+from openmemory.memories.models import Memory, MemoryStatusHistory
+from openmemory.memories.state import State
 
 
 async def restore_last(tx: Tx, caller: Caller) -> list[UUID]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmemory.errors import ConflictError
-from openmemory.memories.models import State
+from openmemory.memories.state import State
 
 ALLOWED: dict[State, frozenset[State]] = {
     State.ACTIVE: frozenset({State.PAUSED, State.ARCHIVED, State.DELETED}),

@@ -12,7 +12,8 @@ from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
-from openmemory.memories.models import Memory, MemoryRevision, State
+from openmemory.memories.models import Memory, MemoryRevision
+from openmemory.memories.state import State
 
 LATE = timedelta(minutes=1)
 """The maximum transmission delay. A text with an older date describes the past."""

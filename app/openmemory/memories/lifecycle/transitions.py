@@ -9,8 +9,9 @@ from sqlalchemy import ColumnElement, and_, bindparam, or_, select
 from openmemory.access.readable import is_visible, readable_by
 from openmemory.audit.access_log import AccessType
 from openmemory.identity.caller import Caller
-from openmemory.memories.models import Memory, MemoryStatusHistory, State
+from openmemory.memories.models import Memory, MemoryStatusHistory
 from openmemory.memories.repository import ALL_STATES
+from openmemory.memories.state import State
 
 ACCESS = {
     State.DELETED: AccessType.DELETE,

@@ -21,8 +21,9 @@ from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.memories import changes
 from openmemory.memories.lifecycle import transitions
-from openmemory.memories.models import Memory, MemoryRevision, State, UndoEntry
+from openmemory.memories.models import Memory, MemoryRevision, UndoEntry
 from openmemory.memories.schemas import MemoryUpdate
+from openmemory.memories.state import State
 
 UNDO_FOR = timedelta(minutes=10)
 """The time for which a change can be undone."""

@@ -36,7 +36,8 @@ from openmemory.database.retry import retry_on_conflict
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.memories.lifecycle.policies import Action, CriteriaType
-from openmemory.memories.models import ArchivePolicy, Memory, MemoryCategory, MemoryStatusHistory, State
+from openmemory.memories.models import ArchivePolicy, Memory, MemoryCategory, MemoryStatusHistory
+from openmemory.memories.state import State
 
 MAX_PAGE_SIZE = 100
 

@@ -31,8 +31,9 @@ from openmemory.access.readable import readable_by, reads_most
 from openmemory.audit.access_log import READS
 from openmemory.audit.models import MemoryAccessLog
 from openmemory.identity.caller import Caller, Default
-from openmemory.memories.models import LOOKS_LIKE_KEY_VALUES, Category, Memory, MemoryCategory, State
+from openmemory.memories.models import LOOKS_LIKE_KEY_VALUES, Category, Memory, MemoryCategory
 from openmemory.memories.schemas import MemoryQuery
+from openmemory.memories.state import State
 
 OWN_ASSIGNMENTS = MemoryCategory.user_id == bindparam("caller_user_id", type_=Uuid)
 """The category assignments of the caller's user. Execute with `caller.parameters`."""

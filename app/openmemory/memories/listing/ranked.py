@@ -35,8 +35,9 @@ from openmemory.memories import repository
 from openmemory.memories.listing import pages, statements
 from openmemory.memories.listing.criteria import OWN_ASSIGNMENTS, ListCriteria
 from openmemory.memories.listing.pages import MAX_SORTED_HITS, ListAccess, ListedPage, Slice
-from openmemory.memories.models import Memory, MemoryCategory, State
+from openmemory.memories.models import Memory, MemoryCategory
 from openmemory.memories.schemas import MemoryQuery, MemoryRecord
+from openmemory.memories.state import State
 
 _SOURCE: Any = bindparam("source", type_=Uuid)
 _SOURCES: Any = bindparam("sources", type_=ARRAY(Uuid))

@@ -33,7 +33,8 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.id_partitions import IdPartition
 from openmemory.memories import repository
 from openmemory.memories.listing.criteria import ListCriteria, holds, is_assigned
-from openmemory.memories.models import BEGINNING, IS_ACTIVE, SHORT, Category, Memory, MemoryCategory, State
+from openmemory.memories.models import BEGINNING, IS_ACTIVE, SHORT, Category, Memory, MemoryCategory
+from openmemory.memories.state import State
 
 SORTABLE: dict[str, Any] = {
     "created_at": Memory.created_at, "updated_at": Memory.updated_at, "memory": Memory.content,

@@ -16,8 +16,9 @@ from openmemory.database.engine import Tx
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
-from openmemory.memories.models import Memory, State
+from openmemory.memories.models import Memory
 from openmemory.memories.restore.tables import CONTENT, STAMPS
+from openmemory.memories.state import State
 
 _PLAN = (
     """
