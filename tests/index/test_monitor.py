@@ -147,6 +147,18 @@ async def test_a_lost_collection_is_said_to_be_incomplete_until_a_sync_has_fille
         assert (await place.problems(), place.behind()) == ([], 0)
 
 
+async def test_the_first_search_after_a_collection_was_lost_finds_what_it_held_by_words(installing) -> None:
+    async with installing() as place:
+        await place.fill()
+        await place.change(shutil.rmtree)
+        # It is not delivered, so its words are looked for in PostgreSQL, and those of the others in the index.
+        await place.services.memories.add(await ann(place.services), MemoryCreate(text="a fact about tea at five"))
+        query = SearchQuery("a fact about tea", limit=100)
+        answer = await place.services.search.search(await ann(place.services), query)
+        assert len(answer.results) == MEMORIES + 1
+        assert answer.note
+
+
 async def test_a_refill_that_was_cut_off_is_still_known_to_be_incomplete_after_a_restart(installing) -> None:
     async with installing() as place:
         ids = await place.fill()

@@ -33,7 +33,9 @@ async def test_every_door_for_texts_says_what_is_missing(
     assert (document["event"], document["note"]) == ("ADD", PLAIN)
 
 
-async def test_the_service_answers_while_a_large_text_is_cut(client: httpx.AsyncClient, new_user: str) -> None:
+async def test_the_service_answers_while_a_large_text_is_cut(
+    client: httpx.AsyncClient, new_user: str, in_bulk: None
+) -> None:
     text = CODE * (300_000 // len(CODE))
     body = {"user_id": new_user, "app": "cursor", "files": [{"path": "a.py", "text": text}]}
     storing = asyncio.create_task(client.post("/api/v1/files/batch", json=body))

@@ -267,7 +267,9 @@ async def test_an_empty_memory_says_so(services: Services, app_caller: Caller):
     assert (answer.results, answer.note) == ([], "There is no memory that you may read")
 
 
-async def test_who_somebody_is_is_found_behind_hundreds_of_newer_memories(services: Services, owner: Caller):
+async def test_who_somebody_is_is_found_behind_hundreds_of_newer_memories(
+    services: Services, owner: Caller, in_bulk: None
+):
     """By its category, as a client or the service assigned it."""
     await stored(services, owner, ["Ada, engineer, from Turin"], categories=("personal",), created_at=NOW)
     news = [

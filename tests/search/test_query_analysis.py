@@ -55,7 +55,7 @@ async def test_in_a_small_memory_no_word_is_common(services: Services, owner: Ca
     assert await meant(services, owner, "Caroline plays chess") == "Caroline plays chess"
 
 
-async def test_a_word_is_common_where_it_is_searched_for(services: Services, owner: Caller):
+async def test_a_word_is_common_where_it_is_searched_for(services: Services, owner: Caller, in_bulk: None):
     await talked(services, owner, namespace="talks")
     await services.memories.add_many(
         owner, [MemoryCreate(text=f"chess problem {n}", namespace="games") for n in range(40)]
@@ -65,7 +65,7 @@ async def test_a_word_is_common_where_it_is_searched_for(services: Services, own
 
 
 async def test_what_an_app_may_not_read_does_not_tell_which_words_are_common(
-    services: Services, owner: Caller, app_caller: Caller
+    services: Services, owner: Caller, app_caller: Caller, in_bulk: None
 ):
     await talked(services, owner, namespace="talks")
     await services.memories.add_many(owner, [MemoryCreate(text=f"stones, number {n}") for n in range(40)])

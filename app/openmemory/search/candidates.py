@@ -144,7 +144,8 @@ async def lexical_candidates(
     if not strict and is_served_by_index(context, scope, query):
         try:
             said = await context.space.search_words(query.vector, scope.index, limit)
-            hits = search.of_index(hit for hit in said if hit.id not in waiting)
+            if context.space.behind is None:  # the first search after a start opens the index, which may lack memories
+                hits = search.of_index(hit for hit in said if hit.id not in waiting)
         except IndexUnavailable as error:
             log.debug("PostgreSQL looks for words: %s", error)
     if hits is not None and not waiting and search.is_complete(hits):
