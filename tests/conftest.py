@@ -132,7 +132,9 @@ async def in_bulk(services: Services, new_user: str) -> AsyncIterator[None]:
     yield
     async with services.database.long_transaction(100) as tx:
         for table in ("memories", "sources"):
-            added = f"DELETE FROM {table} AS t USING users AS u WHERE u.id = t.user_id AND starts_with(u.user_id, :user)"
+            added = (
+                f"DELETE FROM {table} AS t USING users AS u WHERE u.id = t.user_id AND starts_with(u.user_id, :user)"
+            )
             await tx.execute(text(added), {"user": new_user})
     services.outbox_delivery.start()
 

@@ -18,7 +18,7 @@ import typer
 from fastapi import FastAPI
 from pydantic import BaseModel, SecretStr
 
-from openmemory.cli.commands import cli
+from openmemory.cli.commands import complete
 from openmemory.config.sections import Section
 from openmemory.config.settings import Settings
 from openmemory.mcp.server import TOOLS
@@ -59,7 +59,7 @@ def _section(prefix: str, model: type[BaseModel]) -> Iterator[str]:
 
 def commands() -> Iterator[str]:
     """The help of every command."""
-    command = typer.main.get_command(cli)
+    command = typer.main.get_command(complete())
     yield from _command(command, click.Context(command, info_name="openmemory", **command.context_settings))
 
 

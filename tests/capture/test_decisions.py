@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.capture.answers import MAX_OPERATIONS, Operation
+from openmemory.capture.answers import MAX_OPERATIONS, Edit
 from openmemory.capture.decisions import decided
 from openmemory.capture.schemas import ModelDecisions, ShownMemory
 from openmemory.memories.schemas import Event
@@ -18,7 +18,7 @@ LISBON = ShownMemory(UUID(int=1), "Alice lives in Lisbon.", 1)
 PORTO = ShownMemory(UUID(int=2), "Alice lives in Porto.", 4)
 
 
-def run(*operations: Operation, orders: bool = False) -> ModelDecisions:
+def run(*operations: Edit, orders: bool = False) -> ModelDecisions:
     return decided(operations, [LISBON, PORTO], NOW, orders=orders)
 
 
@@ -32,38 +32,38 @@ def reasons(found: ModelDecisions) -> list[str]:
 
 def test_every_operation_becomes_a_decision() -> None:
     found = run(
-        Operation("ADD", text="Alice has a cat.", categories=("a", "b", "c", "d"), kind="fact", importance=7),
-        Operation("UPDATE", 2, "Alice lives in Porto, near the river."),
+        Edit("ADD", text="Alice has a cat.", categories=("a", "b", "c", "d"), kind="fact", importance=7),
+        Edit("UPDATE", 2, "Alice lives in Porto, near the river."),
     )
     assert events(found) == [
         (Event.ADD, None, "Alice has a cat."), (Event.UPDATE, PORTO.id, "Alice lives in Porto, near the river."),
     ]  # fmt: skip
     assert (found.decisions[0].categories, found.decisions[0].kind) == (("a", "b", "c"), "fact")
-    assert events(run(Operation("SUPERSEDE", 1, "Alice lives in Rome."), Operation("DELETE", 2))) == [
+    assert events(run(Edit("SUPERSEDE", 1, "Alice lives in Rome."), Edit("DELETE", 2))) == [
         (Event.SUPERSEDE, LISBON.id, "Alice lives in Rome."), (Event.DELETE, PORTO.id, ""),
     ]  # fmt: skip
-    assert events(run(Operation("NONE", 1))) == [(Event.NONE, LISBON.id, LISBON.content)]
+    assert events(run(Edit("NONE", 1))) == [(Event.NONE, LISBON.id, LISBON.content)]
 
 
 @pytest.mark.parametrize(
     ("operation", "reason"),
     [
-        (Operation("UPDATE", 3, "x"), "unknown_id"),
-        (Operation("UPDATE", 0, "x"), "unknown_id"),
-        (Operation("DELETE", -1), "unknown_id"),
-        (Operation("SUPERSEDE", None, "x"), "unknown_id"),
-        (Operation("ADD"), "invalid"),
-        (Operation("UPDATE", 1), "invalid"),
-        (Operation("", 1, "x"), "invalid"),
-        (Operation("ADD", text="alice lives in  lisbon"), "repeats"),
-        (Operation("UPDATE", 1, "Alice lives in Porto"), "repeats"),
-        (Operation("UPDATE", 1, "alice lives in Lisbon!"), "repeats"),
-        (Operation("NONE", text="Hello!", reason="junk"), "junk"),
-        (Operation("NONE", text="the password is x", reason="secret"), "secret"),
-        (Operation("NONE", reason="small talk"), "junk"),
+        (Edit("UPDATE", 3, "x"), "unknown_id"),
+        (Edit("UPDATE", 0, "x"), "unknown_id"),
+        (Edit("DELETE", -1), "unknown_id"),
+        (Edit("SUPERSEDE", None, "x"), "unknown_id"),
+        (Edit("ADD"), "invalid"),
+        (Edit("UPDATE", 1), "invalid"),
+        (Edit("", 1, "x"), "invalid"),
+        (Edit("ADD", text="alice lives in  lisbon"), "repeats"),
+        (Edit("UPDATE", 1, "Alice lives in Porto"), "repeats"),
+        (Edit("UPDATE", 1, "alice lives in Lisbon!"), "repeats"),
+        (Edit("NONE", text="Hello!", reason="junk"), "junk"),
+        (Edit("NONE", text="the password is x", reason="secret"), "secret"),
+        (Edit("NONE", reason="small talk"), "junk"),
     ],
 )
-def test_what_is_refused_says_why(operation: Operation, reason: str) -> None:
+def test_what_is_refused_says_why(operation: Edit, reason: str) -> None:
     found = run(operation)
     assert reasons(found) == [reason]
     assert all(one.event is Event.NONE for one in found.decisions)
@@ -73,21 +73,27 @@ def test_what_is_refused_says_why(operation: Operation, reason: str) -> None:
 
 def test_a_memory_is_changed_once() -> None:
     found = run(
-        Operation("UPDATE", 1, "a"), Operation("DELETE", 1), Operation("ADD", text="b"), Operation("ADD", text="B.")
+        Edit("UPDATE", 1, "a"),
+        Edit("DELETE", 1),
+        Edit("ADD", text="b"),
+        Edit("ADD", text="B."),
     )
     assert [one.event for one in found.decisions] == [Event.UPDATE, Event.ADD]
     assert reasons(found) == ["repeated_id", "repeats"]
 
 
 def test_what_holds_now_may_be_remembered_already() -> None:
-    assert events(run(Operation("SUPERSEDE", 1, "Alice lives in Porto."))) == [
+    assert events(run(Edit("SUPERSEDE", 1, "Alice lives in Porto."))) == [
         (Event.SUPERSEDE, LISBON.id, "Alice lives in Porto.")
     ]
 
 
 def test_what_reads_like_orders_changes_nothing_that_is_there() -> None:
     found = run(
-        Operation("DELETE", 1), Operation("UPDATE", 2, "x"), Operation("ADD", text="Bob likes tea."), orders=True
+        Edit("DELETE", 1),
+        Edit("UPDATE", 2, "x"),
+        Edit("ADD", text="Bob likes tea."),
+        orders=True,
     )
     assert events(found) == [(Event.ADD, None, "Bob likes tea.")]
     assert reasons(found) == ["injection", "injection"]
@@ -97,7 +103,7 @@ def test_fields_out_of_range_are_brought_into_it() -> None:
     over, to_come = NOW - timedelta(days=1), NOW + timedelta(days=1)
 
     def one(**more: Any) -> Any:
-        return run(Operation("ADD", text="x", **more)).decisions[0]
+        return run(Edit("ADD", text="x", **more)).decisions[0]
 
     assert [one(importance=number).importance for number in (-5, 0, 1, 10, 99)] == [1, 1, 1, 10, 10]
     assert one(kind="nonsense").kind is None
@@ -106,6 +112,6 @@ def test_fields_out_of_range_are_brought_into_it() -> None:
 
 
 def test_too_many_operations_are_told() -> None:
-    found = run(*(Operation("ADD", text=f"fact {number}") for number in range(MAX_OPERATIONS + 1)))
+    found = run(*(Edit("ADD", text=f"fact {number}") for number in range(MAX_OPERATIONS + 1)))
     assert len(found.decisions) == MAX_OPERATIONS
     assert reasons(found) == ["too_many"]

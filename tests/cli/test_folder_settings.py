@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from openmemory.cli import folder_settings
-from openmemory.cli.commands import cli
+from openmemory.cli.commands import complete
 from openmemory.cli.confirmed import confirmed
 from openmemory.cli.finding import reachable_service
 from openmemory.cli.options import load_settings
@@ -94,7 +94,7 @@ def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]
         yield names, command
 
 
-EVERY = dict(commands(typer.main.get_command(cli)))
+EVERY = dict(commands(typer.main.get_command(complete())))
 NOT_HERE = {("mcp",), ("connect",), ("hooks", "add"), ("service", "install"), ("disconnect",)}
 """They read no settings of the working folder."""
 
@@ -115,7 +115,7 @@ def test_no_command_uses_an_unconfirmed_file(clone: Path, names: tuple[str, ...]
     given = _arguments(names, EVERY[names])
     (clone / "openmemory.toml").write_text(f'data_dir = "{tmp_path}/evil"\n')
     with pytest.raises(SetupError, match=r"is not used before you confirm it for this folder; it sets data_dir"):
-        typer.main.get_command(cli).main(given, prog_name="openmemory", standalone_mode=False)
+        typer.main.get_command(complete()).main(given, prog_name="openmemory", standalone_mode=False)
     assert not (tmp_path / "evil").exists()
 
 

@@ -9,13 +9,13 @@ import pytest
 import typer
 from typer.main import get_command
 
-from openmemory.cli.commands import cli
+from openmemory.cli.commands import complete
 
 WIDTH = 80
 
 
 def commands() -> Iterator[tuple[str, Any, Any]]:
-    waiting: list[tuple[Any, Any]] = [(get_command(cli), None)]
+    waiting: list[tuple[Any, Any]] = [(get_command(complete()), None)]
     while waiting:
         command, parent = waiting.pop()
         context = typer.Context(command, info_name=command.name or "openmemory", parent=parent)

@@ -14,7 +14,7 @@ import pytest
 import typer
 import yaml
 
-from openmemory.cli.commands import cli
+from openmemory.cli.commands import complete
 from openmemory.connect.clients import ServerAddress
 from openmemory.connect.hooks import BRIEF, CAPTURE, hooked
 from openmemory.mcp.server import TOOLS
@@ -85,7 +85,7 @@ def test_what_the_user_wrote_is_sent_only_if_the_option_is_on(tmp_path: Path, va
 def test_its_server_is_started_by_a_command_that_exists() -> None:
     servers = load("plugins", "claude-code", ".mcp.json")["mcpServers"]
     assert servers == {"openmemory": {"command": "openmemory", "args": ["mcp", "--client", "claude-code"]}}
-    commands = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(complete()).commands  # type: ignore[attr-defined]
     hook = load("plugins", "claude-code", "hooks", "hooks.json")["hooks"]["SessionStart"][0]["hooks"][0]["command"]
     assert {servers["openmemory"]["args"][0], shlex.split(hook)[1]} <= commands.keys()
 

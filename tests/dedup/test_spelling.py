@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.capture.answers import Operation
+from openmemory.capture.answers import Edit
 from openmemory.capture.decisions import decided
 from openmemory.capture.schemas import ShownMemory
 from openmemory.dedup.paraphrases import Relation, compare
@@ -138,5 +138,5 @@ def test_every_text_is_spelled_as_it_is(text: str):
 @pytest.mark.parametrize(("old", "new"), [*APART[:11], *SAME[:3]])
 def test_a_model_repeats_a_memory_only_with_its_signs(old: str, new: str):
     memory = ShownMemory(UUID(int=1), old, 1)
-    found = decided([Operation("ADD", text=new)], [memory], datetime.now(UTC))
+    found = decided([Edit("ADD", text=new)], [memory], datetime.now(UTC))
     assert [one.event for one in found.decisions] == [Event.ADD if (old, new) in APART else Event.NONE]

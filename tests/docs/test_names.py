@@ -13,7 +13,7 @@ import pytest
 import typer
 from fastapi import FastAPI
 
-from openmemory.cli.commands import cli
+from openmemory.cli.commands import complete
 from openmemory.config.settings import keys
 from openmemory.rest.api import include_rest
 from tests.docs.conftest import ROOT, Page
@@ -101,7 +101,7 @@ def commands(page: Page) -> Iterator[str]:
 
 def test_every_command_that_is_named_exists_with_its_options(pages: list[Page]) -> None:
     wrong = set()
-    root: Any = typer.main.get_command(cli)
+    root: Any = typer.main.get_command(complete())
     for page in pages:
         for line in commands(page):
             if "COMMAND" in line:

@@ -41,8 +41,8 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """One operation from the answer. `number` refers to a memory, and may be one that was not shown."""
+class Edit:
+    """One change that the model answers with. `number` refers to a memory, and may be one that was not shown."""
 
     op: str
     number: int | None = None
@@ -56,7 +56,7 @@ class Operation:
     emotion: dict[str, Any] | None = None
 
 
-def operations(reply: Reply, zone: ZoneInfo = UTC_ZONE) -> list[Operation]:
+def operations(reply: Reply, zone: ZoneInfo = UTC_ZONE) -> list[Edit]:
     """The operations of an answer, in order, at most one more than `MAX_OPERATIONS`. `zone`: that of its dates.
 
     Invalid entries of an otherwise valid answer get an empty `op`.
@@ -142,24 +142,24 @@ def _text_of(value: Any) -> str:
     return next((text for name in _TEXTS if (text := _text(value.get(name)))), "") if isinstance(value, dict) else ""
 
 
-def _in_words(value: str) -> Operation:
+def _in_words(value: str) -> Edit:
     """An operation that is a plain text, such as "Alice likes figs." or "UPDATE 2: Alice likes figs and dates."."""
     text = _text(value)
     if found := _IN_WORDS.fullmatch(text):
-        return Operation(_OPS[found[1]], _whole(found[2]), found[3])
-    return Operation("" if text.upper() in _OPS or not text else "ADD", text=text)
+        return Edit(_OPS[found[1]], _whole(found[2]), found[3])
+    return Edit("" if text.upper() in _OPS or not text else "ADD", text=text)
 
 
-def _operation(value: Any, zone: ZoneInfo) -> Operation:
+def _operation(value: Any, zone: ZoneInfo) -> Edit:
     if isinstance(value, str):
         return _in_words(value)
     if isinstance(value, dict) and "op" not in value and "event" not in value and _text_of(value):
         value = value | {"op": "ADD"}
     if not _is_operation(value):
-        return Operation("")
+        return Edit("")
     categories = value.get("categories")
     names = [categories] if isinstance(categories, str) else categories if isinstance(categories, list) else []
-    return Operation(
+    return Edit(
         op=_OPS.get(value.get("op", value.get("event")).strip().upper(), ""),
         number=_whole(value.get("id")),
         text=_text_of(value),

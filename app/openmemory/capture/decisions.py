@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from openmemory.capture.answers import MAX_OPERATIONS, Operation
+from openmemory.capture.answers import MAX_OPERATIONS, Edit
 from openmemory.capture.prompt import KINDS
 from openmemory.capture.schemas import Decision, ModelDecisions, Refusal, ShownMemory
 from openmemory.dedup.spelling import Spelling, spelling
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 def decided(
-    operations: Sequence[Operation],
+    operations: Sequence[Edit],
     memories: Sequence[ShownMemory],
     now: datetime,
     *,
@@ -75,12 +75,12 @@ def refusal(reason: str, text: str = "", memory: ShownMemory | None = None, said
     return Refusal(memory=shown, id=memory.id if memory else None, reason=reason, detail=detail)
 
 
-def _memory(operation: Operation, memories: Sequence[ShownMemory]) -> ShownMemory | None:
+def _memory(operation: Edit, memories: Sequence[ShownMemory]) -> ShownMemory | None:
     number = operation.number
     return memories[number - 1] if number is not None and 1 <= number <= len(memories) else None
 
 
-def _refused(operation: Operation, memory: ShownMemory | None, about: set[int], *, orders: bool) -> str | None:
+def _refused(operation: Edit, memory: ShownMemory | None, about: set[int], *, orders: bool) -> str | None:
     if operation.op == "NONE":
         return None
     if operation.op not in _EVENTS or (not operation.text and operation.op != "DELETE"):
@@ -94,7 +94,7 @@ def _refused(operation: Operation, memory: ShownMemory | None, about: set[int], 
     return "injection" if orders else None
 
 
-def _nothing(found: ModelDecisions, operation: Operation, memory: ShownMemory | None) -> None:
+def _nothing(found: ModelDecisions, operation: Edit, memory: ShownMemory | None) -> None:
     reason = (operation.reason or "").lower()
     reason = reason if reason in ("junk", "secret") else "known" if memory is not None else "junk"
     if memory is not None and reason == "known":
@@ -103,13 +103,13 @@ def _nothing(found: ModelDecisions, operation: Operation, memory: ShownMemory | 
         found.refused.append(refusal(reason, operation.text, memory, operation.reason))
 
 
-def _repeated(found: ModelDecisions, operation: Operation, known: ShownMemory | None) -> None:
+def _repeated(found: ModelDecisions, operation: Edit, known: ShownMemory | None) -> None:
     found.refused.append(refusal("repeats", operation.text, known))
     if known is not None:
         found.decisions.append(Decision(Event.NONE, known, known.content))
 
 
-def _decision(event: Event, operation: Operation, memory: ShownMemory | None, now: datetime) -> Decision:
+def _decision(event: Event, operation: Edit, memory: ShownMemory | None, now: datetime) -> Decision:
     until = operation.until
     return Decision(
         event=event,

@@ -11,7 +11,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from openmemory.capture import answers, applying, prompt
-from openmemory.capture.answers import Malformed, Operation
+from openmemory.capture.answers import Edit, Malformed
 from openmemory.capture.decisions import decided
 from openmemory.capture.schemas import ModelDecisions, ShownMemory, Turn
 from openmemory.config.settings import Settings
@@ -138,7 +138,7 @@ class Extractor:
         orders = policy != "store" and any(map(injection.instructs, said.texts))
         return decided(operations, near, datetime.now(UTC), orders=orders, emotion=feels)
 
-    async def _asked(self, llm: ProviderLlm, messages: list[Message], cost: Cost, zone: ZoneInfo) -> list[Operation]:
+    async def _asked(self, llm: ProviderLlm, messages: list[Message], cost: Cost, zone: ZoneInfo) -> list[Edit]:
         for attempt in (1, 2):
             cost.calls += 1
             reply = await llm.ask(messages, prompt.schema(emotion=self._settings.capture.emotion))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from typing import Annotated, NamedTuple
 
 import typer
+from typer.models import TyperInfo
 
 from openmemory.cli.add import add
 from openmemory.cli.apps import apps
@@ -40,13 +42,11 @@ from openmemory.cli.service import service
 from openmemory.cli.sessions import sessions
 from openmemory.cli.share import share
 from openmemory.cli.sources import sources
-from openmemory.cli.state import state
 from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
 from openmemory.cli.threads import threads
 from openmemory.cli.timezone import timezone
 from openmemory.cli.usage import usage
-from openmemory.cli.values import values
 
 # Rich's help formatter takes longer to import than everything else in this module together.
 cli = typer.Typer(
@@ -77,15 +77,26 @@ def _options(
     """One memory for all your AI assistants."""
 
 
-_PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+class Later(NamedTuple):
+    """A group of commands whose module is imported when one of them is called, because it imports descriptions of
+    operations. The module and the group in it have the name of the command."""
+
+    help: str
+
+
+_PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
     "Memories": {
         "add": add, "search": search, "list": list_, "get": get, "update": update, "delete": delete,
         "restore": restore, "archive": archive, "pause": pause, "history": history, "related": related,
         "review": review, "accesses": accesses, "categories": categories, "policies": policies,
     },
     "Projects and sources": {
-        "context": context, "projects": projects, "state": state, "values": values, "share": share, "ingest": ingest,
-        "sources": sources, "files": files, "documents": documents, "threads": threads, "sessions": sessions,
+        "context": context, "projects": projects,
+        "state": Later("Show and save the state of a project: one JSON object for each namespace."),
+        "values": Later("Set, show, list and delete values under a topic and a key."),
+        "links": Later("Link memories, and list and remove links."),
+        "share": share, "ingest": ingest, "sources": sources, "files": files, "documents": documents,
+        "threads": threads, "sessions": sessions,
     },
     "Assistants": {
         "connect": connect, "disconnect": disconnect, "clients": clients, "hooks": hooks, "hook": hook,
@@ -102,7 +113,9 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
 
 for _panel, _commands in _PANELS.items():
     for _called, _command in _commands.items():
-        if isinstance(_command, typer.Typer):
+        if isinstance(_command, Later):
+            cli.add_typer(typer.Typer(), name=_called, help=_command.help, rich_help_panel=_panel)
+        elif isinstance(_command, typer.Typer):
             cli.add_typer(_command, name=_called, rich_help_panel=_panel)
         else:
             cli.command(_called, rich_help_panel=_panel)(_command)
@@ -118,4 +131,19 @@ def narrow(arguments: Sequence[str]) -> typer.Typer:
     groups = [one for one in cli.registered_groups if arguments[:1] == [one.name]]
     if commands or groups:
         cli.registered_commands, cli.registered_groups = commands, groups
+        _load(groups)
     return cli
+
+
+def complete() -> typer.Typer:
+    """Imports the groups that are imported later. Returns the command line with all commands."""
+    _load(cli.registered_groups)
+    return cli
+
+
+def _load(groups: Iterable[TyperInfo]) -> None:
+    later = {name for commands in _PANELS.values() for name, command in commands.items() if isinstance(command, Later)}
+    for group in groups:
+        if group.name in later:
+            module = import_module(f"openmemory.cli.{group.name}")
+            group.typer_instance = in_groups(getattr(module, group.name))

@@ -9,28 +9,37 @@ import typer
 
 from openmemory.cli import project
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, AsApp, Namespace, User, json_of, words
+from openmemory.cli.operations import command
+from openmemory.cli.options import App, Namespace, User, json_of, words
 from openmemory.cli.output import CommandAnswer, local_time, plain, plain_lines, read_stdin, text_of
 from openmemory.errors import SetupError
+from openmemory.operations.state import read_state, save_state, state_history
 
-state = typer.Typer(
-    help="Show and save the state of a project: one JSON object for each namespace.", no_args_is_help=True
-)
-
-_PATH = "/api/v1/state"
+state = typer.Typer(no_args_is_help=True)
 
 
-@state.command()
-@connected
-async def show(client: Client, *, user: User = None, app: AsApp = None, namespace: Namespace = None) -> CommandAnswer:
-    """Show the state. The namespace is that of the folder, if none is given."""
-    params = {"user_id": user, "app": app, "namespace": project.here(namespace)}
-    found = await client.call("GET", _PATH, params=params)
+def _state(found: Any, _: dict[str, Any]) -> CommandAnswer:
     pretty = "" if found["state"] is None else orjson.dumps(found["state"], option=orjson.OPT_INDENT_2).decode()
     notes = [found["note"]] if found.get("note") else []
     said = f"Revision {found['revision']} of {plain(found['namespace'])}, by {plain(found['app_name'])}"
     notes.append(f"{said}, {local_time(found['updated_at'])}: {plain(found['reason'] or '')}")
     return CommandAnswer(found, *plain_lines(pretty), asides=notes)
+
+
+def _history(found: Any, _: dict[str, Any]) -> CommandAnswer:
+    lines = list[str]()
+    for one in found["revisions"]:
+        who = f"{one['revision']}. {local_time(one['changed_at'])} {plain(one['app_name'] or '')}"
+        lines.append(f"{who}: {plain(one['reason'] or '')}")
+        lines += [f"  {plain(leaf['path'])}: {_json(leaf['old'])} -> {_json(leaf['new'])}" for leaf in one["changes"]]
+    return CommandAnswer(found, *lines)
+
+
+def _json(value: Any) -> str:
+    return plain(orjson.dumps(value).decode())
+
+
+state.command("show")(command(read_state, _state))
 
 
 @state.command()
@@ -60,26 +69,9 @@ async def save(
         "reason": words(reason), "state": json_of(value, "--state" if file is None else "--file"),
         "expected_revision": revision, "commit": head,
     }  # fmt: skip
-    saved = await client.call("POST", f"{_PATH}/checkpoint", body=body)
+    saved = await client.call(save_state.method, save_state.path, body=body)
     size = f"{saved['size']:,} of {saved['limit']:,} characters"
     return CommandAnswer(saved, f"{plain(saved['namespace'])} has revision {saved['revision']}: {size}.")
 
 
-@state.command()
-@connected
-async def history(
-    client: Client, *, user: User = None, app: AsApp = None, namespace: Namespace = None
-) -> CommandAnswer:
-    """Show what each revision changed, the last first."""
-    params = {"user_id": user, "app": app, "namespace": project.here(namespace)}
-    found = await client.call("GET", f"{_PATH}/history", params=params)
-    lines = list[str]()
-    for one in found["revisions"]:
-        who = f"{one['revision']}. {local_time(one['changed_at'])} {plain(one['app_name'] or '')}"
-        lines.append(f"{who}: {plain(one['reason'] or '')}")
-        lines += [f"  {plain(leaf['path'])}: {_json(leaf['old'])} -> {_json(leaf['new'])}" for leaf in one["changes"]]
-    return CommandAnswer(found, *lines)
-
-
-def _json(value: Any) -> str:
-    return plain(orjson.dumps(value).decode())
+state.command("history")(command(state_history, _history))

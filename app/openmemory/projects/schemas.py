@@ -134,6 +134,13 @@ class ValuePage:
 
 
 @dataclass(slots=True)
+class ValueDeleted:
+    """The value that was deleted. `restore` of memories brings it back."""
+
+    id: UUID
+
+
+@dataclass(slots=True)
 class Linked:
     """A link between two memories: `from` is `rel` of `to`, such as "fixes" or "depends on"."""
 
@@ -161,6 +168,13 @@ class LinkList:
 
     memory_id: UUID
     links: list[MemoryLinked]
+
+
+@dataclass(slots=True)
+class LinkRemoved:
+    """The link is gone."""
+
+    removed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from collections import defaultdict
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from openmemory.operations import links, state, values
+from openmemory.operations.description import operations_of
 from openmemory.rest import (
     actions,
     anchors,
@@ -25,7 +27,6 @@ from openmemory.rest import (
     grants,
     health,
     keys,
-    links,
     me,
     memories,
     metadata,
@@ -36,16 +37,18 @@ from openmemory.rest import (
     search,
     sessions,
     sources,
-    state,
     stats,
     sync,
     threads,
     users,
-    values,
 )
+from openmemory.rest import operations as described
 from openmemory.rest.description import describe_guard
 from openmemory.rest.docs import add_docs
 from openmemory.rest.errors import add_error_handlers
+
+OPERATIONS = [one for module in (state, values, links) for one in operations_of(module)]
+"""The operations that are described once for all doors."""
 
 ROUTERS = (
     search.router,  # before memories, so that /search is not taken for a memory id
@@ -57,9 +60,7 @@ ROUTERS = (
     threads.router,
     sessions.router,
     sources.router,
-    state.router,
-    values.router,
-    links.router,
+    described.router(OPERATIONS),
     replacements.router,
     anchors.router,
     bundles.router,

@@ -64,12 +64,12 @@ class JsonRoute(APIRoute):
 
 
 class Router(APIRouter):
-    """Routes of one feature."""
+    """Routes of one feature. Without a `tag`, each route has its own."""
 
-    def __init__(self, prefix: str, tag: str) -> None:
+    def __init__(self, prefix: str, tag: str | None = None) -> None:
         super().__init__(
             prefix=prefix,
-            tags=[tag],
+            tags=[tag] if tag else None,
             route_class=JsonRoute,
             strict_content_type=False,  # JsonRoute decides
             responses=documented(422, 503),

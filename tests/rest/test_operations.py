@@ -1,0 +1,30 @@
+"""What each description of an operation promises: its example is valid, and its words are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from openmemory.operations.description import Operation
+from openmemory.rest.api import OPERATIONS
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+async def test_an_operation_says_what_it_does_and_what_it_takes(
+    client: httpx.AsyncClient, operation: Operation[Any, Any]
+) -> None:
+    described = (await client.get("/openapi.json")).json()
+    path = described["paths"][operation.path.replace(":path}", "}")][operation.method.lower()]
+    assert path["operationId"] == operation.name
+    assert path["description"] == operation.help
+    assert {str(status) for status in operation.errors} <= path["responses"].keys()
+    assert path["tags"] == [operation.tag]
+    if not operation.has_body:
+        return
+    [name] = {path["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]}
+    fields = described["components"]["schemas"][name]
+    assert set(fields["required"]) <= operation.example.keys() <= fields["properties"].keys()
+    answer = await client.request(operation.method, operation.path, json=dict(operation.example))
+    assert answer.status_code != 422, answer.text
