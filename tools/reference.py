@@ -2,7 +2,8 @@
 
     python tools/reference.py FOLDER
 
-Writes `settings.md`, `cli.md`, `rest.md` and `mcp.md`. `make docs` puts each where the page of that name says.
+Writes `settings.md`, `cli.md`, `rest.md`, `mcp.md` and `doors.md`. `make docs` puts each where the page of that name
+says.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from openmemory.cli.commands import complete
 from openmemory.config.sections import Section
 from openmemory.config.settings import Settings
 from openmemory.mcp.server import TOOLS
-from openmemory.rest.api import include_rest
+from openmemory.rest.api import OPERATIONS, include_rest
 
 Schema = dict[str, Any]
 
@@ -96,6 +97,16 @@ def operations() -> Iterator[str]:
             yield from table(("name", "in", "type", "meaning"), rows)
 
 
+def doors() -> Iterator[str]:
+    """Through which doors each use case that is described once can be reached."""
+    rows = [
+        (one.summary.partition(". ")[0].removesuffix("."), f"`{one.method} {one.path.replace(':path', '')}`",
+         one.command and f"`openmemory {one.command}`", one.tool and f"`{one.tool}`")
+        for one in OPERATIONS
+    ]  # fmt: skip
+    yield from table(("use case", "REST", "command", "tool"), rows)
+
+
 def tools() -> Iterator[str]:
     """Every MCP tool with its arguments."""
     for tool in TOOLS.values():
@@ -127,13 +138,14 @@ def _kind(schema: Schema) -> str:
 
 
 def main(folder: Path) -> None:
-    """Write the four parts."""
+    """Write the five parts."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, lines in {"settings": settings, "cli": commands, "rest": operations, "mcp": tools}.items():
+    parts = {"settings": settings, "cli": commands, "rest": operations, "mcp": tools, "doors": doors}
+    for name, lines in parts.items():
         (folder / f"{name}.md").write_text("\n".join(lines()) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description="Write settings.md, cli.md, rest.md and mcp.md.")
+    arguments = argparse.ArgumentParser(description="Write settings.md, cli.md, rest.md, mcp.md and doors.md.")
     arguments.add_argument("folder", type=Path, help="the folder to write them to; it is made if it is missing")
     main(arguments.parse_args().folder)

@@ -120,6 +120,13 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /api/v1/stats": ("/api/v1/stats", None),
     "GET /api/v1/me/timezone": ("/api/v1/me/timezone", None),
     "PUT /api/v1/me/timezone": ("/api/v1/me/timezone", {"timezone": None}),
+    "GET /api/v1/stats/daily": ("/api/v1/stats/daily", None),
+    "GET /api/v1/feed": ("/api/v1/feed", None),
+    "GET /api/v1/conflicts": ("/api/v1/conflicts", None),
+    "POST /api/v1/conflicts": ("/api/v1/conflicts", {"key": "port", "keep": "{fact}", "others": ["{another_fact}"]}),
+    "GET /api/v1/duplicates": ("/api/v1/duplicates", None),
+    "POST /api/v1/duplicates": ("/api/v1/duplicates", {"newer": "{memory}", "older": "{other}", "keep": "both"}),
+    f"POST {M}/actions/undo": (f"{M}/actions/undo", {"action": "{action}"}),
     f"GET {R}": (R, None),
     f"POST {R}": (R, {"newer": "{memory}", "older": "{other}", "decision": "both"}),
 }  # fmt: skip
@@ -173,6 +180,15 @@ class _Things(dict[str, str]):
             case "memory" | "other":
                 memory = await self._sent("POST", M, json={"text": f"coffee {new}", "infer": False})
                 self[name], self["app"] = memory["id"], memory["app_id"]
+            case "fact" | "another_fact":
+                # A batch does not merge facts.
+                batch = await self._sent("POST", f"{M}/batch", json={"memories": [{"text": f"port={new}"}]})
+                self[name] = batch["results"][0]["id"]
+            case "action":
+                await self.make("fact")
+                await self.make("another_fact")
+                decision = {"newer": self["another_fact"], "older": self["fact"], "keep": "newer"}
+                self[name] = (await self._sent("POST", "/api/v1/duplicates", json=decision))["action"]
             case "app":
                 await self.make("memory")
             case "link":

@@ -6,7 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
+import typer
 
+from openmemory.cli.commands import complete
+from openmemory.mcp.server import TOOLS
 from openmemory.operations.description import Operation
 from openmemory.rest.api import OPERATIONS
 
@@ -28,3 +31,12 @@ async def test_an_operation_says_what_it_does_and_what_it_takes(
     assert set(fields["required"]) <= operation.example.keys() <= fields["properties"].keys()
     answer = await client.request(operation.method, operation.path, json=dict(operation.example))
     assert answer.status_code != 422, answer.text
+
+
+def test_the_commands_and_tools_that_are_named_are_there() -> None:
+    commands = {}
+    for name, command in typer.main.get_command(complete()).commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", None)
+        commands |= {name: command} if below is None else {f"{name} {each}": one for each, one in below.items()}
+    assert {one.command for one in OPERATIONS} - commands.keys() == set()
+    assert {one.tool for one in OPERATIONS} - TOOLS.keys() == {""}

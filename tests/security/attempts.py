@@ -113,6 +113,13 @@ class Attempts:
             "GET /api/v1/links": self._of_project("GET", "links", lambda: {"memory_id": self._given(self._id())}),
             "GET /api/v1/replacements": self._of_user("/api/v1/replacements", size=100),
             "POST /api/v1/replacements": self._decide_replacement,
+            "GET /api/v1/conflicts": self._of_user("/api/v1/conflicts", size=100),
+            "POST /api/v1/conflicts": self._decide_conflict,
+            "GET /api/v1/duplicates": self._of_user("/api/v1/duplicates"),
+            "POST /api/v1/duplicates": self._decide_duplicate,
+            "POST /api/v1/memories/actions/undo": self._undo,
+            "GET /api/v1/feed": self._feed,
+            "GET /api/v1/stats/daily": self._of_user("/api/v1/stats/daily"),
             "POST /api/v1/links": self._to_project("POST", "links", self._link),
             "DELETE /api/v1/links": self._of_project("DELETE", "links", self._link),
             "GET /api/v1/documents": self._sources("documents"),
@@ -742,6 +749,25 @@ class Attempts:
         return Attempt(
             "replace", "POST", "/api/v1/replacements", None, body | {"decision": decision}, user=user, writes=True
         )
+
+    def _decide_conflict(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {"user_id": user, "key": "port", "keep": self._given(self._id()), "others": self._ids()}
+        return Attempt("conflict", "POST", "/api/v1/conflicts", None, body, user=user, writes=True)
+
+    def _decide_duplicate(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {"user_id": user, "newer": self._given(self._id()), "older": self._given(self._id())}
+        body["keep"] = self._rng.choice(["newer", "older", "both"])
+        return Attempt("duplicate", "POST", "/api/v1/duplicates", None, body, user=user, writes=True)
+
+    def _undo(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {"user_id": user, "action": NOBODYS_ID}
+        return Attempt("undo", "POST", "/api/v1/memories/actions/undo", None, body, user=user, writes=True)
+
+    def _feed(self, actor: Actor) -> Attempt:
+        return self._of_user("/api/v1/feed", what=self._rng.choice(["written", "read"]), size=100)(actor)
 
     def _action(self, name: str) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:

@@ -15,8 +15,8 @@ from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.memories.state import State
 from openmemory.services import Services
 from openmemory.tidying import conflicts
-from openmemory.tidying.conflicts import FactChoice, FactConflict
-from openmemory.tidying.seen_versions import SeenVersion
+from openmemory.tidying.conflicts import FactConflict
+from openmemory.tidying.schemas import FactChoice, SeenVersion
 
 
 async def add(services: Services, owner: Caller, *facts: tuple[str, str], namespace: str = "default") -> list[UUID]:
@@ -138,9 +138,9 @@ async def test_refusals_say_why(services: Services, owner: Caller) -> None:
         with pytest.raises(error):
             await services.conflicts.decide(caller, wanted)
     with pytest.raises(Invalid, match="other"):
-        await services.conflicts.decide(owner, replace(wanted, others=[]))
+        await services.conflicts.decide(owner, wanted._replace(others=[]))
     with pytest.raises(ConflictError, match="do not disagree"):
-        await services.conflicts.decide(owner, replace(wanted, key="lead"))
+        await services.conflicts.decide(owner, wanted._replace(key="lead"))
     same = [SeenVersion(each, 1) for each in ids[1:]]
     with pytest.raises(ConflictError, match="do not disagree"):
         await services.conflicts.decide(owner, FactChoice("budget", same[0], same))

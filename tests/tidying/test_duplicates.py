@@ -20,7 +20,7 @@ from openmemory.memories.state import State
 from openmemory.services import Services
 from openmemory.tidying import duplicates
 from openmemory.tidying.duplicates import DuplicatePage, DuplicatePair, DuplicatePairs
-from openmemory.tidying.seen_versions import SeenVersion
+from openmemory.tidying.schemas import SeenVersion
 from tests.adding import add_verbatim, adding_with
 
 OLD, NEW = "Alice is allergic to peanuts.", "Alice has a peanut allergy."

@@ -13,7 +13,7 @@ from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.memories.state import State
 from openmemory.services import Services
-from openmemory.tidying.seen_versions import SeenVersion
+from openmemory.tidying.schemas import SeenVersion
 
 OLD, NEW = "I live in Hamburg.", "I moved to Leipzig last week."
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.models import TyperInfo
 
 from openmemory.cli.add import add
 from openmemory.cli.apps import apps
@@ -78,17 +77,22 @@ def _options(
 
 
 class Later(NamedTuple):
-    """A group of commands whose module is imported when one of them is called, because it imports descriptions of
-    operations. The module and the group in it have the name of the command."""
+    """A command, or a group of them, whose module is imported when it is called, because that imports descriptions of
+    operations. The module, and what it has of that name, are called as the command is."""
 
     help: str
+    group: bool = True
 
 
 _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
     "Memories": {
         "add": add, "search": search, "list": list_, "get": get, "update": update, "delete": delete,
         "restore": restore, "archive": archive, "pause": pause, "history": history, "related": related,
-        "review": review, "accesses": accesses, "categories": categories, "policies": policies,
+        "review": review,
+        "conflicts": Later("List the facts that disagree, and decide which one holds."),
+        "duplicates": Later("List memories that say nearly the same, and keep one or both."),
+        "undo": Later("Undo a decision, or a change of many memories, some minutes later at most.", group=False),
+         "accesses": accesses, "categories": categories, "policies": policies,
     },
     "Projects and sources": {
         "context": context, "projects": projects,
@@ -102,7 +106,10 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
         "connect": connect, "disconnect": disconnect, "clients": clients, "hooks": hooks, "hook": hook,
         "rules": rules, "mcp": mcp,
     },
-    "Access": {"audit": audit, "usage": usage, "apps": apps, "grants": grants, "keys": keys, "timezone": timezone},
+    "Access": {
+        "activity": Later("Show what came into the memory, and what apps read."),
+        "audit": audit, "usage": usage, "apps": apps, "grants": grants, "keys": keys, "timezone": timezone,
+    },
     "Moving and erasing": {"import": import_, "export": export, "erase": erase},
     "Service": {
         "serve": serve, "stop": stop, "open": open_, "doctor": doctor, "sync": sync, "config": config,
@@ -113,8 +120,10 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
 
 for _panel, _commands in _PANELS.items():
     for _called, _command in _commands.items():
-        if isinstance(_command, Later):
+        if isinstance(_command, Later) and _command.group:
             cli.add_typer(typer.Typer(), name=_called, help=_command.help, rich_help_panel=_panel)
+        elif isinstance(_command, Later):
+            cli.command(_called, help=_command.help, rich_help_panel=_panel)(lambda: None)
         elif isinstance(_command, typer.Typer):
             cli.add_typer(_command, name=_called, rich_help_panel=_panel)
         else:
@@ -131,19 +140,26 @@ def narrow(arguments: Sequence[str]) -> typer.Typer:
     groups = [one for one in cli.registered_groups if arguments[:1] == [one.name]]
     if commands or groups:
         cli.registered_commands, cli.registered_groups = commands, groups
-        _load(groups)
+        _load()
     return cli
 
 
 def complete() -> typer.Typer:
     """Imports the groups that are imported later. Returns the command line with all commands."""
-    _load(cli.registered_groups)
+    _load()
     return cli
 
 
-def _load(groups: Iterable[TyperInfo]) -> None:
+def _load() -> None:
+    """Imports the commands that are registered and imported later."""
     later = {name for commands in _PANELS.values() for name, command in commands.items() if isinstance(command, Later)}
-    for group in groups:
+    for group in cli.registered_groups:
         if group.name in later:
-            module = import_module(f"openmemory.cli.{group.name}")
-            group.typer_instance = in_groups(getattr(module, group.name))
+            group.typer_instance = in_groups(_imported(group.name))
+    for command in cli.registered_commands:
+        if command.name in later:
+            command.callback, command.help = _imported(command.name), None
+
+
+def _imported(name: str) -> Any:
+    return getattr(import_module(f"openmemory.cli.{name}"), name)

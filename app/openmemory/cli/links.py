@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from openmemory.cli.operations import command
+from openmemory.cli.operations import add
 from openmemory.cli.output import CommandAnswer, Table, local_time, plain
 from openmemory.operations.links import link_memories, list_links, unlink_memories
 
@@ -28,6 +28,6 @@ def _linked(made: Any, given: dict[str, Any]) -> CommandAnswer:
     return CommandAnswer(made, f"{made['from_id']} {plain(given['rel'])} {made['to_id']}: {said}.")
 
 
-links.command("add")(command(link_memories, _linked))
-links.command("list")(command(list_links, _listed))
-links.command("remove")(command(unlink_memories, lambda gone, _: CommandAnswer(gone, "The link is gone.")))
+add(links, link_memories, _linked)
+add(links, list_links, _listed)
+add(links, unlink_memories, lambda gone, _: CommandAnswer(gone, "The link is gone."))

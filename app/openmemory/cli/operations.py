@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 import typer
@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from openmemory.cli import project
 from openmemory.cli.client import Client, connected, path_part
-from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Rows, User
+from openmemory.cli.options import SCOPE, App, AsApp, PageNumber, Rows, User
 from openmemory.cli.output import CommandAnswer
 from openmemory.operations.description import Operation, Speaker
 
@@ -21,8 +21,15 @@ Show = Callable[[Any, dict[str, Any]], CommandAnswer]
 """Makes the answer for people of what REST returned and of what the user gave."""
 
 _APPS = {Speaker.APP: App, Speaker.READER: AsApp}
+Project = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace", metavar="NAME", help="The project; default: that of the folder.", rich_help_panel=SCOPE
+    ),
+]
+
 _SHARED: dict[str, tuple[str, Any]] = {
-    "namespace": ("namespace", Namespace),
+    "namespace": ("namespace", Project),
     "page": ("page", PageNumber),
     "size": ("limit", Rows),
 }
@@ -61,6 +68,11 @@ def command(operation: Operation[Any, Any], show: Show) -> Callable[..., None]:
     return connected(run)
 
 
+def add(group: typer.Typer, operation: Operation[Any, Any], show: Show) -> None:
+    """Adds the command of an operation to its group, under the last word of its name."""
+    group.command(operation.command.rpartition(" ")[2])(command(operation, show))
+
+
 def _filled(value: Any, whole: str | None) -> str:
     return path_part(str(value), "/" if whole else "")
 
@@ -74,10 +86,22 @@ def _parameter(name: str, kind: Any, parameter: inspect.Parameter) -> inspect.Pa
     words = next((note for note in notes if isinstance(note, FieldInfo)), FieldInfo())
     example = f"Such as {words.examples[0]}." if words.examples and len(str(words.examples[0])) < 20 else ""
     text = " ".join(part for part in (words.description, example) if part)
-    base = str if base is UUID else base
+    base = _as_text(base)
+    choices = "|".join(get_args(base)) if get_origin(base) is Literal else None
     if parameter.default is inspect.Parameter.empty:
-        return _keyword(name, Annotated[base, typer.Argument(metavar=name.upper(), help=text)])
-    return _keyword(name, Annotated[base, typer.Option(metavar="NAME", help=text)], parameter.default)
+        argument = typer.Argument(metavar=choices or name.upper(), help=text)
+        return _keyword(name, Annotated[base, argument])
+    metavar = choices or ("N" if base is int or int in get_args(base) else "NAME")
+    return _keyword(name, Annotated[base, typer.Option(metavar=metavar, help=text)], parameter.default)
+
+
+def _as_text(kind: Any) -> Any:
+    """Returns a type with text in the place of ids: the service checks them, and takes the first characters of some."""
+    if kind is UUID:
+        return str
+    if get_origin(kind) is list:
+        return list[_as_text(get_args(kind)[0])]  # type: ignore[misc]
+    return str | None if kind == UUID | None else kind
 
 
 def _keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from openmemory.config.settings import Settings
     from openmemory.config.settings_file import SettingsFile
 
-_WHERE, _WHOSE = "Service options", "Scope options"
+_WHERE, SCOPE = "Service options", "Scope options"
 """The groups of options in `--help`."""
 
 DataDir = Annotated[
@@ -38,27 +38,27 @@ Url = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 User = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The user; default: that of the service.", rich_help_panel=_WHOSE),
+    typer.Option(metavar="NAME", help="The user; default: that of the service.", rich_help_panel=SCOPE),
 ]
 App = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The app that writes; default: access.default_app.", rich_help_panel=_WHOSE),
+    typer.Option(metavar="NAME", help="The app that writes; default: access.default_app.", rich_help_panel=SCOPE),
 ]
 OnlyApp = Annotated[
     str | None,
-    typer.Option("--app", metavar="NAME", help="Only memories that this app wrote.", rich_help_panel=_WHOSE),
+    typer.Option("--app", metavar="NAME", help="Only memories that this app wrote.", rich_help_panel=SCOPE),
 ]
 AsApp = Annotated[
     str | None,
-    typer.Option("--app", metavar="NAME", help="Ask as this app, with its rules.", rich_help_panel=_WHOSE),
+    typer.Option("--app", metavar="NAME", help="Ask as this app, with its rules.", rich_help_panel=SCOPE),
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The namespace: a project of the user.", rich_help_panel=_WHOSE),
+    typer.Option(metavar="NAME", help="The namespace: a project of the user.", rich_help_panel=SCOPE),
 ]
 Thread = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The conversation inside the namespace.", rich_help_panel=_WHOSE),
+    typer.Option(metavar="NAME", help="The conversation inside the namespace.", rich_help_panel=SCOPE),
 ]
 Kind = Annotated[str | None, typer.Option(metavar="NAME", help="The sort of memory, such as preference or decision.")]
 Category = Annotated[list[str] | None, typer.Option(metavar="NAME", help="A category; may be repeated.")]

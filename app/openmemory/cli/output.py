@@ -108,6 +108,12 @@ def page_answer(found: dict[str, Any], table: Table, page: int, nothing: str) ->
     return CommandAnswer(found, table, notes=notes if found["total"] else [nothing])
 
 
+def decided(found: dict[str, Any], _: dict[str, Any]) -> CommandAnswer:
+    """The result of a decision, with the command that undoes it."""
+    undo = [f"`openmemory undo {found['action']}` undoes it for some minutes."] if found["action"] else []
+    return CommandAnswer(found, f"{plain(found['message'])}.", notes=undo)
+
+
 def plain(value: Any) -> str:
     """A value on one line, without control characters."""
     return "" if value is None else str(value).translate(_CONTROL).strip()

@@ -9,7 +9,7 @@ import typer
 
 from openmemory.cli import project
 from openmemory.cli.client import Client, connected
-from openmemory.cli.operations import command
+from openmemory.cli.operations import add
 from openmemory.cli.options import App, Namespace, User, json_of, words
 from openmemory.cli.output import CommandAnswer, local_time, plain, plain_lines, read_stdin, text_of
 from openmemory.errors import SetupError
@@ -39,7 +39,7 @@ def _json(value: Any) -> str:
     return plain(orjson.dumps(value).decode())
 
 
-state.command("show")(command(read_state, _state))
+add(state, read_state, _state)
 
 
 @state.command()
@@ -74,4 +74,4 @@ async def save(
     return CommandAnswer(saved, f"{plain(saved['namespace'])} has revision {saved['revision']}: {size}.")
 
 
-state.command("history")(command(state_history, _history))
+add(state, state_history, _history)

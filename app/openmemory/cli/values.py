@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from openmemory.cli.operations import command
+from openmemory.cli.operations import add
 from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, plain, plain_lines
 from openmemory.operations.values import delete_value, list_values, read_value, set_value
 
@@ -28,9 +28,7 @@ def _page(found: Any, given: dict[str, Any]) -> CommandAnswer:
     return page_answer(found, table, given["page"], "There are no values.")
 
 
-values.command("set")(command(set_value, _was_set))
-values.command("get")(command(read_value, lambda found, _: CommandAnswer(found, *plain_lines(found["value"]))))
-values.command("list")(command(list_values, _page))
-values.command("delete")(
-    command(delete_value, lambda gone, given: CommandAnswer(gone, f"{_name(given)} deleted: {gone['id']}."))
-)
+add(values, set_value, _was_set)
+add(values, read_value, lambda found, _: CommandAnswer(found, *plain_lines(found["value"])))
+add(values, list_values, _page)
+add(values, delete_value, lambda gone, given: CommandAnswer(gone, f"{_name(given)} deleted: {gone['id']}."))

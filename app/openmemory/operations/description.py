@@ -1,6 +1,9 @@
 """The description of a use case, from which REST makes a route and the command line a command.
 
-    @operation("GET", "/api/v1/values", tag="projects", speaker=Speaker.READER, errors=(403, 404))
+    @operation(
+        "GET", "/api/v1/values", command="values list", tool="memory_list", tag="projects", speaker=Speaker.READER,
+        errors=(403, 404),
+    )
     async def list_values(services: Services, caller: Caller, *, topic: Topic | None = None) -> ValuePage:
         \"""List the values of a project, by topic and key.\"""
         return await services.values.list(caller, topic=topic)
@@ -64,6 +67,10 @@ class Operation(Generic[P, R]):
     """An example of the body."""
     body: str = ""
     """The name of the body's schema; empty: that of the operation with `Body`."""
+    command: str = ""
+    """The command that does it, such as `values set`; empty: there is none."""
+    tool: str = ""
+    """The MCP tool that does it; empty: there is none."""
 
     @property
     def name(self) -> str:
@@ -98,11 +105,13 @@ def operation(
     errors: tuple[int, ...] = (),
     example: Mapping[str, Any] | None = None,
     body: str = "",
+    command: str = "",
+    tool: str = "",
 ) -> Callable[[Run[P, R]], Operation[P, R]]:
     """Describes the function below as an operation. See the module."""
 
     def described(run: Run[P, R]) -> Operation[P, R]:
-        return Operation(run, method, path, tag, speaker, errors, example or {}, body)
+        return Operation(run, method, path, tag, speaker, errors, example or {}, body, command, tool)
 
     return described
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 from pydantic import Field
 
-from openmemory.operations.description import Speaker, operation
-from openmemory.operations.parameters import Memory
+from openmemory.operations.description import MemoryReference, Speaker, operation
 from openmemory.projects.schemas import Linked, LinkList, LinkRemoved
 
 if TYPE_CHECKING:
@@ -17,35 +17,37 @@ if TYPE_CHECKING:
 TAG = "projects"
 PATH = "/api/v1/links"
 
+First = Annotated[UUID, MemoryReference(), Field(description="The first memory.")]
+Second = Annotated[UUID, MemoryReference(), Field(description="The second memory.")]
 Relation = Annotated[str, Field(description="What the first is to the second.", examples=["fixes", "depends_on"])]
 
 
 @operation(
-    "POST", PATH, tag=TAG, speaker=Speaker.APP, errors=(403, 404, 409),
+    "POST", PATH, command="links add", tool="mem_link_memories", tag=TAG, speaker=Speaker.APP, errors=(403, 404, 409),
     body="LinkBody", example={
         "user_id": "alice", "from_id": "8f14e45f-ceea-467f-a8c4-2b1c0d7d3a11", "rel": "fixes",
         "to_id": "45c48cce-2e2d-4fbd-aa1a-3c1e5b7c9d22",
     },
 )  # fmt: skip
-async def link_memories(services: Services, caller: Caller, *, from_id: Memory, rel: Relation, to_id: Memory) -> Linked:
+async def link_memories(services: Services, caller: Caller, *, from_id: First, rel: Relation, to_id: Second) -> Linked:
     """Link two memories. Links of one relation form no cycle, and show only to those who may read both ends."""
     return await services.links.link(caller, from_id, rel, to_id)
 
 
-@operation("GET", PATH, tag=TAG, speaker=Speaker.READER, errors=(403, 404))
+@operation("GET", PATH, command="links list", tool="mem_show", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
 async def list_links(
     services: Services,
     caller: Caller,
     *,
-    memory_id: Annotated[Memory, Field(description="The memory whose links are listed.")],
+    memory_id: Annotated[UUID, MemoryReference(), Field(description="The memory whose links are listed.")],
 ) -> LinkList:
     """List the links of a memory, oldest first."""
     return await services.links.of(caller, memory_id)
 
 
-@operation("DELETE", PATH, tag=TAG, speaker=Speaker.READER, errors=(403, 404))
+@operation("DELETE", PATH, command="links remove", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
 async def unlink_memories(
-    services: Services, caller: Caller, *, from_id: Memory, rel: Relation, to_id: Memory
+    services: Services, caller: Caller, *, from_id: First, rel: Relation, to_id: Second
 ) -> LinkRemoved:
     """Remove a link."""
     await services.links.unlink(caller, from_id, rel, to_id)

@@ -19,8 +19,9 @@ PATH = "/api/v1/state"
 
 
 @operation(
-    "POST", f"{PATH}/checkpoint", tag=TAG, speaker=Speaker.APP, errors=(403, 404, 409, 413),
-    body="CheckpointBody", example={
+    "POST", f"{PATH}/checkpoint", command="state save", tool="mem_checkpoint", tag=TAG, speaker=Speaker.APP,
+    errors=(403, 404, 409, 413), body="CheckpointBody",
+    example={
         "user_id": "alice", "namespace": "acme/shop",
         "state": {"goal": "Replace the queue", "database": {"host": "db.internal", "port": 5432}},
         "reason": "The outbox replaces the queue.",
@@ -52,13 +53,13 @@ async def save_state(
     return await services.states.checkpoint(caller, checkpoint)
 
 
-@operation("GET", PATH, tag=TAG, speaker=Speaker.READER, errors=(403, 404))
+@operation("GET", PATH, command="state show", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
 async def read_state(services: Services, caller: Caller, *, namespace: Project = "default") -> ProjectState:
     """Show the state of a project."""
     return await services.states.read(caller, namespace)
 
 
-@operation("GET", f"{PATH}/history", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
+@operation("GET", f"{PATH}/history", command="state history", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
 async def state_history(services: Services, caller: Caller, *, namespace: Project = "default") -> StateHistory:
     """Show the last 100 revisions of a state, with what each changed."""
     return await services.states.history(caller, namespace)

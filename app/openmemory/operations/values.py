@@ -24,7 +24,7 @@ OnlyTopic = Annotated[str | None, Field(description="Only this topic.")]
 
 
 @operation(
-    "PUT", PATH, tag=TAG, speaker=Speaker.APP, errors=(403, 404, 409, 413),
+    "PUT", PATH, command="values set", tool="memory_set", tag=TAG, speaker=Speaker.APP, errors=(403, 404, 409, 413),
     body="ValueBody", example={
         "user_id": "alice", "namespace": "acme/shop", "topic": "stack", "key": "database",
         "value": "PostgreSQL 17, because of its row locks.",
@@ -40,7 +40,7 @@ async def set_value(
     return await services.values.set(caller, NewValue(topic, key, value, namespace))
 
 
-@operation("GET", PATH, tag=TAG, speaker=Speaker.READER, errors=(403, 404))
+@operation("GET", PATH, command="values list", tool="memory_list", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
 async def list_values(
     services: Services,
     caller: Caller,
@@ -54,7 +54,15 @@ async def list_values(
     return await services.values.list(caller, namespace=namespace, topic=topic, page=page, size=size)
 
 
-@operation("GET", f"{PATH}/{{topic}}/{{key:path}}", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
+@operation(
+    "GET",
+    f"{PATH}/{{topic}}/{{key:path}}",
+    command="values get",
+    tool="memory_get",
+    tag=TAG,
+    speaker=Speaker.READER,
+    errors=(403, 404),
+)
 async def read_value(
     services: Services, caller: Caller, *, topic: Topic, key: Key, namespace: Project = "default"
 ) -> StoredValue:
@@ -62,7 +70,15 @@ async def read_value(
     return await services.values.get(caller, topic, key, namespace)
 
 
-@operation("DELETE", f"{PATH}/{{topic}}/{{key:path}}", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
+@operation(
+    "DELETE",
+    f"{PATH}/{{topic}}/{{key:path}}",
+    command="values delete",
+    tool="memory_delete",
+    tag=TAG,
+    speaker=Speaker.READER,
+    errors=(403, 404),
+)
 async def delete_value(
     services: Services, caller: Caller, *, topic: Topic, key: Key, namespace: Project = "default"
 ) -> ValueDeleted:

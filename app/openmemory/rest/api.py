@@ -7,7 +7,7 @@ from collections import defaultdict
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from openmemory.operations import links, state, values
+from openmemory.operations import activity, links, state, tidying, values
 from openmemory.operations.description import operations_of
 from openmemory.rest import (
     actions,
@@ -33,7 +33,6 @@ from openmemory.rest import (
     metrics,
     policies,
     projects,
-    replacements,
     search,
     sessions,
     sources,
@@ -47,7 +46,7 @@ from openmemory.rest.description import describe_guard
 from openmemory.rest.docs import add_docs
 from openmemory.rest.errors import add_error_handlers
 
-OPERATIONS = [one for module in (state, values, links) for one in operations_of(module)]
+OPERATIONS = [one for module in (state, values, links, tidying, activity) for one in operations_of(module)]
 """The operations that are described once for all doors."""
 
 ROUTERS = (
@@ -61,7 +60,6 @@ ROUTERS = (
     sessions.router,
     sources.router,
     described.router(OPERATIONS),
-    replacements.router,
     anchors.router,
     bundles.router,
     context.router,

@@ -58,7 +58,9 @@ def _endpoint(operation: Operation[Any, Any]) -> Callable[..., Awaitable[Any]]:
             given |= {name: getattr(body, name) for name in fields}
         caller = await _caller(operation.speaker, asking, given.pop("user_id"), given.pop("app", None))
         for name in memories:
-            [given[name]] = await services.short_ids.resolved(caller, [given[name]], name)
+            many = isinstance(given[name], list)
+            ids = await services.short_ids.resolved(caller, given[name] if many else [given[name]], name)
+            given[name] = ids if many else ids[0]
         return await operation(services, caller, **given)
 
     endpoint.__name__ = operation.name
@@ -103,8 +105,10 @@ def _requested(kind: Any) -> Any:
     """Returns the type of a parameter in a request: the id of a memory may be its first characters."""
     if not _is_memory(kind):
         return kind
-    notes = [one for one in get_args(kind)[1:] if not isinstance(one, MemoryReference)]
-    return Annotated[(GivenId, *notes)] if notes else GivenId
+    first, *notes = get_args(kind)
+    notes = [one for one in notes if not isinstance(one, MemoryReference)]
+    given = list[GivenId] if get_origin(first) is list else GivenId
+    return Annotated[(given, *notes)] if notes else given
 
 
 def _placed(kind: Any, place: Callable[..., Any]) -> Any:

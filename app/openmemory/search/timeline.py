@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,11 +46,32 @@ MAX_PAGE_SIZE = 100
 _LAST = UUID(int=2**128 - 1)
 
 
+_PLACE = "%Y-%m-%dT%H:%M:%S.%f"
+
+
 class Place(NamedTuple):
     """The time and the id of the last row of a page. The next page holds what comes after it, newest first."""
 
     at: datetime
     id: UUID
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Returns the place that `text` names.
+
+        Raises:
+            Invalid: it names none.
+        """
+        at, _, id_ = text.partition("_")
+        try:
+            return cls(datetime.strptime(at, _PLACE).replace(tzinfo=UTC), UUID(id_))
+        except ValueError:
+            raise Invalid("after", "must be the end of a page, as the page before gives it") from None
+
+    @property
+    def text(self) -> str:
+        """The place as addresses and answers hold it."""
+        return f"{self.at.astimezone(UTC):{_PLACE}}_{self.id}"
 
 
 class MemoryThen(BaseModel):

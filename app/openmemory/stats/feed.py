@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import cache
-from uuid import UUID
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -34,6 +32,7 @@ from openmemory.identity.caller import Caller, Default
 from openmemory.memories import validation
 from openmemory.memories.models import Memory
 from openmemory.memories.repository import ALL_STATES
+from openmemory.stats.schemas import FeedEntry, FeedPage
 
 SHOWN = 3
 """The memories of an event whose texts are shown."""
@@ -51,38 +50,16 @@ WRITTEN = (
 )  # fmt: skip
 
 
-class FeedMemory(BaseModel):
-    """A memory of an event: its id and the beginning of its text."""
-
-    id: UUID
-    text: str
-
-
-class FeedEntry(BaseModel):
-    """Something that came in or was read."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: int
-    at: datetime
-    event: str = Field(description="What was done, such as `memory.search`.")
-    app_name: str | None
-    count: int = Field(description="The number of memories.")
-    memories: list[FeedMemory] = Field(description="The first few of them that still exist.")
-
-
-class FeedPage(BaseModel):
-    """A page of the feed, newest first. `next`: the value of `before` for the next page; null on the last one."""
-
-    entries: list[FeedEntry]
-    next: int | None
-
-
 class Feed:
     """Reads the feed. Only the user may, never an app. What the user reads themself is not in it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @staticmethod
+    def events(what: Literal["written", "read"]) -> Sequence[AuditAction]:
+        """Returns the events by which memories came in, or by which they were read."""
+        return READ if what == "read" else WRITTEN
 
     async def page(
         self, caller: Caller, events: Sequence[AuditAction], *, before: int | None = None, limit: int = 50

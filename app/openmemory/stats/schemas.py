@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -106,3 +106,36 @@ class AppAccesses(_AppPage):
     """A page of what an app accessed, most often first."""
 
     memories: list[Accessed]
+
+
+class FeedMemory(BaseModel):
+    """A memory of an event: its id and the beginning of its text."""
+
+    id: UUID
+    text: str
+
+
+class FeedEntry(BaseModel):
+    """Something that came in or was read."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: int
+    at: datetime
+    event: str = Field(description="What was done, such as `memory.search`.")
+    app_name: str | None
+    count: int = Field(description="The number of memories.")
+    memories: list[FeedMemory] = Field(description="The first few of them that still exist.")
+
+
+class FeedPage(BaseModel):
+    """A page of the feed, newest first. `next`: the value of `before` for the next page; null on the last one."""
+
+    entries: list[FeedEntry]
+    next: int | None
+
+
+class DailyStats(BaseModel):
+    """The writes and accesses of apps by day."""
+
+    days: list[AppDay]

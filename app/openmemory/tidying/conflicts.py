@@ -30,7 +30,8 @@ from openmemory.memories.listing.criteria import disputes_of, facts_of
 from openmemory.memories.listing.pages import ListAccess
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryQuery, MemoryRecord, MemoryUpdate
-from openmemory.tidying.seen_versions import SeenVersion, locked
+from openmemory.tidying.schemas import FactChoice
+from openmemory.tidying.seen_versions import locked
 
 MAX_PAGE_SIZE = 100
 
@@ -66,15 +67,6 @@ class ConflictPage:
 
     items: Sequence[FactConflict]
     total: int
-
-
-@dataclass(frozen=True, slots=True)
-class FactChoice:
-    """A decision of the user: the key, the memory whose value holds, and the other memories that the user saw."""
-
-    key: str
-    kept: SeenVersion
-    others: Sequence[SeenVersion]
 
 
 @dataclass(frozen=True, slots=True)

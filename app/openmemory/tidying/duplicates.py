@@ -64,7 +64,8 @@ from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryQuery, MemoryRecord
 from openmemory.search.timeline import Place
 from openmemory.tidying.models import KeptPair
-from openmemory.tidying.seen_versions import SeenVersion, locked
+from openmemory.tidying.schemas import SeenVersion
+from openmemory.tidying.seen_versions import locked
 
 PAIRS = 10
 """The number of pairs after which a page is full."""
@@ -132,17 +133,21 @@ class DuplicatePairs:
         self._settings = settings
         self._written = written
 
-    async def page(self, caller: Caller, after: Place = NEWEST) -> DuplicatePage:
+    async def page(self, caller: Caller, after: Place | str = NEWEST) -> DuplicatePage:
         """Compares the user's memories with older ones, newest first, until a page of pairs is found.
 
         A page looks at `STRETCH * STRETCHES` memories at most. Texts that are long, hold for a time only or
         look like a prompt injection are left out, as they are when they are added. Logs the read of the pairs.
+        `after`: the `next` of the page before, or its text; empty: the first page.
 
         Raises:
             Forbidden: the caller is an app.
+            Invalid: `after` is no place.
         """
         caller.must_be_owner("see near duplicates", everywhere=False)
         caller.may_read()
+        if isinstance(after, str):
+            after = Place.of(after) if after else NEWEST
         space = self._spaces.serving
         least = least_similarity(self._settings, space.model)
         if least is None:

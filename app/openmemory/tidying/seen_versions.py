@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select
@@ -14,13 +14,7 @@ from openmemory.errors import ConflictError
 from openmemory.identity.caller import Caller
 from openmemory.memories import repository
 from openmemory.memories.models import Memory
-
-
-class SeenVersion(NamedTuple):
-    """A memory with the revision of its text that the user saw; None: whatever it says now."""
-
-    id: UUID
-    revision: int | None
+from openmemory.tidying.schemas import SeenVersion
 
 
 async def locked(tx: Tx, caller: Caller, versions: Sequence[SeenVersion]) -> dict[UUID, Any]:

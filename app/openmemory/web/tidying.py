@@ -9,12 +9,10 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from openmemory.errors import Invalid
-from openmemory.tidying.conflicts import FactChoice, FactChosen
-from openmemory.tidying.duplicates import NEWEST
-from openmemory.tidying.seen_versions import SeenVersion
+from openmemory.tidying.conflicts import FactChosen
+from openmemory.tidying.schemas import FactChoice, SeenVersion
 from openmemory.web.page import PageRequest, TheForm, ThePage, Undo, id_of, text_of, texts_of
 from openmemory.web.templating import counted
-from openmemory.web.timeline import place_of, place_text
 
 router = APIRouter(include_in_schema=False)
 
@@ -61,8 +59,8 @@ def _told(key: str, decided: FactChosen) -> str:
 @router.get("/ui/activity/duplicates")
 async def list_duplicates(page: ThePage, after: str = "") -> Response:
     """List the memories that say nearly the same, in pairs. `after`: the end of the page before."""
-    found = await page.services.duplicates.page(page.caller, place_of(after) or NEWEST)
-    return page.render("duplicates.html", found=found, first=not after, next=place_text(found.next))
+    found = await page.services.duplicates.page(page.caller, after)
+    return page.render("duplicates.html", found=found, first=not after, next=found.next.text if found.next else "")
 
 
 @router.post("/ui/activity/duplicates")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -37,8 +36,10 @@ async def show_then(page: ThePage, at: str = "", q: str = "", after: str = "") -
         searching = page.services.search.search(page.caller, SearchQuery(q, PAGE_SIZE, as_of=as_of))
         answer = await while_connected(page.request, searching)
     else:
-        then = await page.services.timeline.then(page.caller, as_of, after=place_of(after), size=PAGE_SIZE)
-    following = place_text(then.next)
+        then = await page.services.timeline.then(
+            page.caller, as_of, after=Place.of(after) if after else None, size=PAGE_SIZE
+        )
+    following = then.next.text if then.next else ""
     return page.render(
         "time.html", at=day, q=q, after=after, answer=answer, then=then, next=following, **await _bounds(page)
     )
@@ -51,7 +52,7 @@ async def show_changes(page: ThePage, since: str = "", until: str = "", after: s
     first = _day(since, "since") or last - WEEK
     begin = max(day_start(first, page.timezone), EARLIEST)
     found = await page.services.timeline.changes(
-        page.caller, begin, _end(page, last), after=place_of(after), size=PAGE_SIZE
+        page.caller, begin, _end(page, last), after=Place.of(after) if after else None, size=PAGE_SIZE
     )
     return page.render(
         "changes.html",
@@ -59,7 +60,7 @@ async def show_changes(page: ThePage, since: str = "", until: str = "", after: s
         until=last,
         after=after,
         changes=[(change, _parts(change)) for change in found.items],
-        next=place_text(found.next),
+        next=found.next.text if found.next else "",
         **await _bounds(page),
     )
 
@@ -86,23 +87,3 @@ def _day(value: str, field: str) -> date | None:
 def _end(page: PageRequest, day: date) -> datetime:
     """Returns the last moment of a day, or now if the day is today."""
     return datetime.now(UTC) if day == page.today else day_end(day, page.timezone)
-
-
-def place_text(place: Place | None) -> str:
-    """Returns a place as the address of a page holds it."""
-    return f"{place.at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}_{place.id}" if place else ""
-
-
-def place_of(value: str) -> Place | None:
-    """Returns the place that an address holds.
-
-    Raises:
-        Invalid: it is none.
-    """
-    if not value:
-        return None
-    at, _, id_ = value.partition("_")
-    try:
-        return Place(datetime.strptime(at, "%Y-%m-%dT%H:%M:%S.%f").replace(tzinfo=UTC), UUID(id_))
-    except ValueError:
-        raise Invalid("after", "must be the end of a page, as its link to older ones holds it") from None

@@ -1,0 +1,43 @@
+"""Use cases about the activity of apps: what they wrote and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from openmemory.operations.description import Speaker, operation
+from openmemory.operations.parameters import PageSize
+from openmemory.stats.schemas import DailyStats, FeedPage
+
+if TYPE_CHECKING:
+    from openmemory.identity.caller import Caller
+    from openmemory.services import Services
+
+TAG = "memories"
+
+
+@operation("GET", "/api/v1/stats/daily", command="activity days", tag=TAG, speaker=Speaker.OWNER, errors=(403, 404))
+async def daily_stats(
+    services: Services,
+    caller: Caller,
+    *,
+    days: Annotated[int, Field(ge=1, le=366, description="The last days, today included.")] = 30,
+    app_id: Annotated[UUID | None, Field(description="Only this app.")] = None,
+) -> DailyStats:
+    """Count what each app wrote and read, by day. Days without either are left out."""
+    return DailyStats(days=list(await services.stats.daily(caller, days=days, app_id=app_id)))
+
+
+@operation("GET", "/api/v1/feed", command="activity list", tag=TAG, speaker=Speaker.OWNER, errors=(403, 404))
+async def show_feed(
+    services: Services,
+    caller: Caller,
+    *,
+    what: Annotated[Literal["written", "read"], Field(description="What came in, or what apps read.")] = "written",
+    before: Annotated[int | None, Field(ge=1, description="`next` of the page before.")] = None,
+    size: PageSize = 50,
+) -> FeedPage:
+    """Show what came into the memory or was read from it, the newest first."""
+    return await services.feed.page(caller, services.feed.events(what), before=before, limit=size)

@@ -1,0 +1,31 @@
+"""`openmemory conflicts`, `duplicates`, `undo` and `activity`."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Run
+
+
+def test_the_user_decides_and_undoes_in_a_terminal(om: Run, user: str) -> None:
+    def run(*arguments: str, code: int = 0) -> str:
+        told = om(*arguments, "--user", user)
+        assert told.returncode == code, told.stderr
+        return told.stdout.strip() if code == 0 else told.stderr.strip()
+
+    one = json.loads(run("add", "port=1", "--json"))["id"]
+    assert run("conflicts", "list") == "# No facts disagree."
+    assert run("duplicates", "list").endswith("None of these memories say nearly the same.")
+    two = json.loads(run("add", "port=2|host=db", "--kind", "note", "--json"))["id"]
+    rows = [line.split("\t")[:4] for line in run("conflicts", "list").splitlines()]
+    assert sorted(rows) == [["port", "default", "1", one], ["port", "default", "2", two]]
+    said, undo = run("conflicts", "decide", "port", two, one).splitlines()
+    assert said == "Kept port = 2: 1 superseded, 0 corrected."
+    action = undo.split("`")[1].removeprefix("openmemory ").split()
+    assert run(*action) == "1 memory restored."
+    assert "must be replace" not in run("duplicates", "decide", two, one, "none", code=2)
+    kept, undo = run("duplicates", "decide", two, one, "newer").splitlines()
+    assert kept == "Kept the newer memory."
+    assert run("list").split("\t")[-1] == "port=2|host=db"
+    assert run("activity", "list").splitlines()[-1].split("\t")[1] == "memory.add"
+    assert run("activity", "days").split("\t")[2] == "2"
