@@ -23,7 +23,7 @@ def test_the_user_decides_and_undoes_in_a_terminal(om: Run, user: str) -> None:
     assert said == "Kept port = 2: 1 superseded, 0 corrected."
     action = undo.split("`")[1].removeprefix("openmemory ").split()
     assert run(*action) == "1 memory restored."
-    assert "must be replace" not in run("duplicates", "decide", two, one, "none", code=2)
+    assert "'newer', 'older' or 'both'" in run("duplicates", "decide", two, one, "none", code=2)
     kept, undo = run("duplicates", "decide", two, one, "newer").splitlines()
     assert kept == "Kept the newer memory."
     assert run("list").split("\t")[-1] == "port=2|host=db"

@@ -104,8 +104,7 @@ def _arguments(names: tuple[str, ...], command: Any) -> list[str]:
     found = list(names)
     for one in command.params:
         if one.param_type_name == "argument" and one.required:
-            choice, several, _ = (one.metavar or "").partition("|")
-            found += [choice if several else "12345678"] * max(1, one.nargs)
+            found += ["12345678"] * max(1, one.nargs)
         elif one.required:
             found += [one.opts[0], "1"]
     return found

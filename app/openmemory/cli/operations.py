@@ -86,8 +86,8 @@ def _parameter(name: str, kind: Any, parameter: inspect.Parameter) -> inspect.Pa
     words = next((note for note in notes if isinstance(note, FieldInfo)), FieldInfo())
     example = f"Such as {words.examples[0]}." if words.examples and len(str(words.examples[0])) < 20 else ""
     text = " ".join(part for part in (words.description, example) if part)
-    base = _as_text(base)
     choices = "|".join(get_args(base)) if get_origin(base) is Literal else None
+    base = _as_text(base)
     if parameter.default is inspect.Parameter.empty:
         argument = typer.Argument(metavar=choices or name.upper(), help=text)
         return _keyword(name, Annotated[base, argument])
@@ -96,8 +96,9 @@ def _parameter(name: str, kind: Any, parameter: inspect.Parameter) -> inspect.Pa
 
 
 def _as_text(kind: Any) -> Any:
-    """Returns a type with text in the place of ids: the service checks them, and takes the first characters of some."""
-    if kind is UUID:
+    """Returns a type with text in the place of ids and choices. The service checks them, and takes the first characters
+    of some ids."""
+    if kind is UUID or get_origin(kind) is Literal:
         return str
     if get_origin(kind) is list:
         return list[_as_text(get_args(kind)[0])]  # type: ignore[misc]
