@@ -98,7 +98,7 @@ async def until(http: httpx.AsyncClient, wanted: bool, within: float) -> bool:
 
 async def waiting(http: httpx.AsyncClient) -> int:
     """The entries of the outbox."""
-    return int((await http.get("/api/v1/doctor")).json()["marks_waiting"])
+    return int((await http.get("/api/v1/doctor")).json()["vectors_waiting"])
 
 
 async def emptied(http: httpx.AsyncClient, within: float) -> str:

@@ -99,10 +99,10 @@ class Unavailable(OpenMemoryError):
         self.retry_after = retry_after
 
 
-class Overtaken(Unavailable):
+class WriteConflict(Unavailable):
     """A serialization conflict: another transaction changed the same data. Nothing was written; a retry may succeed."""
 
-    code = "overtaken"
+    code = "write_conflict"
 
 
 class TooMany(OpenMemoryError):

@@ -101,5 +101,5 @@ async def test_two_that_wait_for_each_other_are_told_so_and_not_that_the_databas
     done = await asyncio.gather(lock(*keys), lock(*reversed(keys)), return_exceptions=True)
     [refused] = [each for each in done if each is not None]
     assert isinstance(refused, Unavailable)
-    assert refused.code == "overtaken"
+    assert refused.code == "write_conflict"
     assert services.database.failures == failures

@@ -363,7 +363,7 @@ async def test_texts_may_change_places(services: Services, api: httpx.AsyncClien
     for row in archive.tables["memories"]:
         row["content"] = "right" if row["id"] == one else "left"
     report = await bring_in(api, user, archive.zip())
-    assert (report["memories"]["replaced"], report["memories"]["archived_twins"]) == (2, 0)
+    assert (report["memories"]["replaced"], report["memories"]["archived_duplicates"]) == (2, 0)
     found = {row["id"]: (row["content"], row["state"]) for row in tables_of(await export(api, user))["memories"]}
     assert found == {one: ("right", "active"), two: ("left", "active")}
 
@@ -378,12 +378,12 @@ async def test_a_second_active_memory_of_the_same_text_comes_in_archived(
     first = archive.memory("said twice", created_at="2025-01-01T00:00:00Z")
     second = archive.memory("said twice", created_at="2025-01-02T00:00:00Z")
     report = await bring_in(api, user, archive.zip())
-    assert (report["memories"]["added"], report["memories"]["archived_twins"]) == (3, 2)
+    assert (report["memories"]["added"], report["memories"]["archived_duplicates"]) == (3, 2)
     found = {row["id"]: row["state"] for row in tables_of(await export(api, user))["memories"]}
     assert found == {str(present): "active", twin: "archived", first: "active", second: "archived"}
     assert (await states(api, user, twin))[-1] == (None, "archived")
     again = await bring_in(api, user, archive.zip())
-    assert (again["memories"]["unchanged"], again["memories"]["archived_twins"]) == (3, 2)
+    assert (again["memories"]["unchanged"], again["memories"]["archived_duplicates"]) == (3, 2)
 
 
 async def test_an_expired_memory_does_not_stand_in_the_way(

@@ -180,7 +180,7 @@ async def test_what_the_service_refuses_is_told_and_the_rest_is_there(
     assert taken.service is not None
     assert str(secret) in {row["id"] for row in taken.service["left_out"] if row["kind"] == "memory"}
     assert "sk-ant" not in json.dumps(migration.report.as_json())
-    assert taken.service["memories"]["archived_twins"] == 1
+    assert taken.service["memories"]["archived_duplicates"] == 1
     states = set()
     for state in ("active", "archived"):
         found = await client.call("GET", "/api/v1/memories", params={"user_id": new_user, "state": state})

@@ -8,7 +8,7 @@ from psycopg import errors as pg
 from sqlalchemy import exc
 
 from openmemory.database.failures import unavailable
-from openmemory.errors import Overtaken
+from openmemory.errors import WriteConflict
 
 
 def wrapped(error: BaseException) -> exc.DBAPIError:
@@ -42,10 +42,10 @@ def test_a_failure_is_told_as_what_it_is(error: BaseException, code: str) -> Non
 
 
 def test_a_conflict_is_not_an_outage_unless_the_connection_is_lost() -> None:
-    assert isinstance(unavailable(wrapped(pg.DeadlockDetected("x")), broken=False), Overtaken)
+    assert isinstance(unavailable(wrapped(pg.DeadlockDetected("x")), broken=False), WriteConflict)
     lost = unavailable(wrapped(pg.DeadlockDetected("x")), broken=True)
     assert lost is not None
-    assert not isinstance(lost, Overtaken)
+    assert not isinstance(lost, WriteConflict)
 
 
 @pytest.mark.parametrize("error", [pg.UniqueViolation("x"), pg.UndefinedTable("x"), pg.InsufficientPrivilege("x")])

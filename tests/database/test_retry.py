@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.database.retry import retry_on_conflict
-from openmemory.errors import Overtaken
+from openmemory.errors import WriteConflict
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL, Door
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
@@ -45,7 +45,7 @@ class Rival:
                 self.reached.set()
                 await self.waited_for.wait()
                 await tx.execute(LOCK, {"id": second})
-        except Overtaken:
+        except WriteConflict:
             return False
         return True
 
@@ -83,7 +83,7 @@ async def test_a_write_that_met_a_deadlock_is_done_again_and_succeeds(
             await services.memories.restore(owner, [low, high])
     said = [record.getMessage() for record in caplog.records]
     assert said
-    assert said[0] == "Memories.change_state was overtaken, attempt 1 of 4"
+    assert said[0] == "Memories.change_state met a write conflict, attempt 1 of 4"
     assert services.memories.written["paused"] == before + 2 * targets.count(State.PAUSED)
     for id_ in (low, high):
         history = await services.memories.history(owner, id_)
@@ -107,9 +107,9 @@ class Work:
 async def test_what_is_overtaken_every_time_is_given_up_and_told(services: Services) -> None:
     work = Work(services, "DO $$ BEGIN RAISE EXCEPTION SQLSTATE '40001'; END $$")
     failures = services.database.failures
-    with pytest.raises(Overtaken) as refused:
+    with pytest.raises(WriteConflict) as refused:
         await work.do()
-    assert (work.attempts, refused.value.code) == (4, "overtaken")
+    assert (work.attempts, refused.value.code) == (4, "write_conflict")
     assert services.database.failures == failures, "PostgreSQL is well"
 
 

@@ -109,7 +109,7 @@ class Outage:
             found = self.search()
             doctor = self.doctor()
             cosines = [it["parts"]["cosine"] is not None for it in found["results"]]
-            state = (found["search_method"], all(cosines), doctor["drift"], doctor["marks_waiting"])
+            state = (found["search_method"], all(cosines), doctor["drift"], doctor["vectors_waiting"])
             if state == ("hybrid", True, 0, 0):
                 return time.monotonic() - started
             assert time.monotonic() - started < within, (state, doctor["problems"])

@@ -34,7 +34,7 @@ def test_a_full_disk_stops_the_index_from_learning_and_nothing_else(folder: Path
                 outage.hybrid(times=3)
                 outage.change()
                 outage.hybrid(times=5)
-                until(lambda: outage.doctor()["marks_waiting"] > 0, 20)
+                until(lambda: outage.doctor()["vectors_waiting"] > 0, 20)
                 small.empty()
                 outage.report("built-in engine, disk full", 1, outage.whole())
         finally:

@@ -153,7 +153,7 @@ async def test_no_acknowledged_write_is_lost_or_doubled_however_often_we_are_kil
 
         async def in_step() -> bool:
             doctor = (await client.get("/api/v1/doctor", timeout=30)).json()
-            return doctor["drift"] == 0 and doctor["marks_waiting"] == 0
+            return doctor["drift"] == 0 and doctor["vectors_waiting"] == 0
 
         await until(in_step, within=180)
         texts = iter(acknowledged)

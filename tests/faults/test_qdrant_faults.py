@@ -233,7 +233,7 @@ def test_a_qdrant_whose_disk_fills_up_still_answers_and_catches_up_when_there_is
             outage.hybrid(times=3)
             outage.change()
             outage.hybrid(times=5)
-            until(lambda: outage.doctor()["marks_waiting"] > 0, 20)
+            until(lambda: outage.doctor()["vectors_waiting"] > 0, 20)
             assert stack.qdrant.process is not None
             assert stack.qdrant.process.poll() is None
             small.empty()

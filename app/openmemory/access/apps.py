@@ -58,8 +58,8 @@ _ACCESSED = [
     )
     for half in IdPartition
 ]
-"""Count the distinct memories that each of the `apps` accessed, in all and lately, and tell the time of the last
-access; in two halves."""
+"""Counts the distinct memories that each of the `apps` accessed, in all and lately, with the time of the last access.
+In two halves."""
 
 _DETAIL = text(
     """
@@ -116,7 +116,7 @@ class AppPage(BaseModel):
 
 
 class AppDetail(BaseModel):
-    """One app. It counts otherwise than the list of apps does: what is deleted too, and every access."""
+    """One app. Unlike the list of apps, it counts deleted memories too, and every access."""
 
     model_config = ConfigDict(from_attributes=True)
 

@@ -51,7 +51,9 @@ class MemoriesReport(BaseModel):
     unchanged: int = Field(description="Existing memories that equal those of the archive.")
     skipped: int = Field(description="Existing memories that were left unchanged (mode skip).")
     renamed: int = Field(description="Added under a new id, because another user has a memory with the original id.")
-    archived_twins: int = Field(description="Imported as archived, because another active memory has the same text.")
+    archived_duplicates: int = Field(
+        description="Imported as archived, because another active memory has the same text."
+    )
     left_out: int = Field(description="Rejected because of their content.")
 
 

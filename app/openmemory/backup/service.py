@@ -62,9 +62,9 @@ _PACE = 50_000
 _LOOK_EVERY = 16 * 1024 * 1024
 """Bytes copied between two checks of the free disk space."""
 _WRITTEN_AGAIN = 3
-"""Number of times that copied data is written again: as rows, in indexes, and in PostgreSQL's write-ahead log."""
+"""The bytes that PostgreSQL writes for each copied byte: rows, indexes and the write-ahead log."""
 _PATIENCE = 30.0
-"""Seconds that a further archive waits for admission."""
+"""The seconds for which another import waits for its turn."""
 _MAX_STATEMENT_SECONDS = 3600
 """Maximum duration, in seconds, of one statement on a whole archive."""
 _ATTEMPTS = 4
@@ -333,7 +333,7 @@ class Backup:
                     raise
                 if attempt == _ATTEMPTS:
                     words = "Other requests changed the same memories during the import."
-                    raise ConflictError(words, code="import_overtaken", hint="Send it again.") from error
+                    raise ConflictError(words, code="import_conflict", hint="Send it again.") from error
             else:
                 for kind, id_, problem in lost:
                     records.left_out.add(kind, id_, problem)

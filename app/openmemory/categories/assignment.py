@@ -207,7 +207,7 @@ class CategoryAssignment:
             Forbidden: the caller is an app, is limited to some namespaces, or may not write.
             ConflictError: the service assigns no categories.
         """
-        caller.must_be_owner("have their memories filed")
+        caller.must_be_owner("have categories assigned")
         caller.may_write()
         if self._settings.assign == "off":
             raise ConflictError(
@@ -244,7 +244,7 @@ class CategoryAssignment:
             Invalid: the limit is invalid.
             Unavailable: the embedding model does not answer.
         """
-        caller.must_be_owner("see what would be filed")
+        caller.must_be_owner("see which categories would be assigned")
         caller.may_read()
         validation.between(limit, "limit", 1, category_preview.MAX_MEMORIES)
         space = self._spaces.serving

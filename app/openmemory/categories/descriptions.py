@@ -62,7 +62,7 @@ _OWN = text(
 class DescribedCategory(BaseModel):
     """A category that the service files under, and by what."""
 
-    id: UUID | None = Field(description="Its id; null: nobody has filed under it yet.")
+    id: UUID | None = Field(description="Its id; null: no memory has it yet.")
     name: str
     description: str = Field(description="What it is about: what the memories are compared with.")
     described_by: Literal["user", "everybody", "openmemory"] = Field(
@@ -104,7 +104,7 @@ class Descriptions:
 
     async def list(self, caller: Caller) -> DescribedCategories:
         """The categories that the service assigns to the user's memories."""
-        caller.must_be_owner("see what categories are filed by")
+        caller.must_be_owner("see by what categories are assigned")
         caller.may_read()
         async with self._database.transaction() as tx:
             own = [DescribedCategory.model_validate(row._mapping) for row in await _own(tx, [caller.user_id])]

@@ -24,22 +24,22 @@ _NEVER: Any = literal_column("'infinity'::timestamptz")
 
 
 class WouldBe(BaseModel):
-    """A category that a memory would be filed under."""
+    """A category that a memory would get."""
 
     name: str
     confidence: float = Field(description="How sure the service is, 0 to 1.")
 
 
 class PreviewItem(BaseModel):
-    """A memory that no client has filed."""
+    """A memory whose categories no client has set."""
 
     memory_id: UUID
     memory: str = Field(
         description=f"Its text, or the first {MAX_CHARACTERS:,} characters, which are those that count."
     )
-    categories: list[WouldBe] = Field(description="Where it would be filed, the surest first; none: nowhere.")
-    now: list[str] = Field(description="Where the service has filed it by now.")
-    ready: bool = Field(description="False: it has no vector of the model in use yet, and so cannot be filed.")
+    categories: list[WouldBe] = Field(description="The categories that it would get, the surest first.")
+    now: list[str] = Field(description="The categories that the service has assigned by now.")
+    ready: bool = Field(description="False: it has no vector of the model in use yet, and so cannot get categories.")
 
 
 class Preview(BaseModel):

@@ -32,7 +32,6 @@ from openmemory.cli.mcp import mcp
 from openmemory.cli.memories import accesses, archive, delete, get, history, pause, related, restore, update
 from openmemory.cli.open import open_
 from openmemory.cli.policies import policies
-from openmemory.cli.projects import projects
 from openmemory.cli.review import review
 from openmemory.cli.rules import rules
 from openmemory.cli.search import search
@@ -95,7 +94,8 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
          "accesses": accesses, "categories": categories, "policies": policies,
     },
     "Projects and sources": {
-        "context": context, "projects": projects,
+        "context": context,
+        "projects": Later("Register, list, show, trust, check, move and delete projects."),
         "state": Later("Show and save the state of a project: one JSON object for each namespace."),
         "values": Later("Set, show, list and delete values under a topic and a key."),
         "links": Later("Link memories, and list and remove links."),

@@ -25,8 +25,8 @@ async def doctor(client: Client) -> CommandAnswer:
     rows += [(name.replace("_", " "), count, "", "") for name, count in found["counts"].items()]
     rows += [(f"{name} on disk", _in_units(size), "", "") for name, size in found["sizes"].items()]
     rows += [
-        ("vectors waiting", found["marks_waiting"], "", ""),
-        ("vectors stuck", found["marks_stuck"], "", ""),
+        ("vectors waiting", found["vectors_waiting"], "", ""),
+        ("vectors stuck", found["vectors_stuck"], "", ""),
         ("vectors that differ", "unknown" if found["drift"] is None else found["drift"], "", ""),
     ]
     rows += [

@@ -63,8 +63,8 @@ def _user(taken: ImportOutcome, *, dry_run: bool) -> str:
 
 def _service(report: dict[str, Any]) -> list[str]:
     memories = report.get("memories", {})
-    names = ("added", "replaced", "skipped", "renamed", "archived_twins", "left_out")
-    words = {"skipped": "already here", "renamed": "with a new id", "archived_twins": "archived as twins",
+    names = ("added", "replaced", "skipped", "renamed", "archived_duplicates", "left_out")
+    words = {"skipped": "already here", "renamed": "with a new id", "archived_duplicates": "archived as twins",
              "left_out": "left out"}  # fmt: skip
     counted = [f"{memories[name]:,} {words.get(name, name)}" for name in names if memories.get(name)]
     others = [f"{report[name]:,} {_WORDS.get(name, name)}" for name in _COUNTED if isinstance(report.get(name), int)]

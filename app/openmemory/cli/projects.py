@@ -11,14 +11,14 @@ from openmemory.cli import project
 from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.context import compare_commits
 from openmemory.cli.ingest import planned
-from openmemory.cli.options import App, AsApp, Namespace, User
+from openmemory.cli.operations import add
+from openmemory.cli.options import App, Namespace, User
 from openmemory.cli.output import CommandAnswer, Table, confirm, plain
 from openmemory.cli.trust import trust
+from openmemory.operations.projects import PATH, list_projects, project_status
 
-projects = typer.Typer(help="Register, list, show, trust, check, move and delete projects.", no_args_is_help=True)
+projects = typer.Typer(no_args_is_help=True)
 projects.command()(trust)
-
-_PATH = "/api/v1/projects"
 
 
 @projects.command()
@@ -34,15 +34,11 @@ async def register(
     """Register the project of this folder, with its Git remote, branch and commit."""
     body = {"user_id": user, "app": app, "namespace": project.here(namespace), "name": name}
     known = project.described(".")
-    found = await client.call("POST", _PATH, body=body | known)
+    found = await client.call("POST", PATH, body=body | known)
     return CommandAnswer(found, f"{plain(found['namespace'])}: {plain(found['name'])}")
 
 
-@projects.command("list")
-@connected
-async def list_projects(client: Client, *, user: User = None, app: AsApp = None) -> CommandAnswer:
-    """List projects, and the other namespaces that hold something."""
-    found = await client.call("GET", _PATH, params={"user_id": user, "app": app})
+def _listed(found: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (one["namespace"], one["name"] or "", one["memories"], one["conversations"], one["files"], one["documents"])
         for one in found["projects"]
@@ -51,18 +47,17 @@ async def list_projects(client: Client, *, user: User = None, app: AsApp = None)
     return CommandAnswer(found, table, notes=[] if rows else ["There are no projects."])
 
 
-@projects.command()
-@connected
-async def show(client: Client, *, user: User = None, app: AsApp = None, namespace: Namespace = None) -> CommandAnswer:
-    """Show a project. It is that of the folder, if none is given."""
-    path = f"{_PATH}/{path_part(project.here(namespace), '/')}"
-    found = await client.call("GET", path, params={"user_id": user, "app": app})
+def _status(found: Any, _: dict[str, Any]) -> CommandAnswer:
     one = found["project"]
     lines = [f"{key}: {plain(one[key])}" for key in ("namespace", "name", "root", "repo", "branch", "head") if one[key]]
     lines += [f"{key}: {one[key]}" for key in ("memories", "conversations", "files", "documents")]
     if found["state_revision"] is not None:
         lines.append(f"state: revision {found['state_revision']}: {plain(found['state_reason'] or '')}")
     return CommandAnswer(found, *lines, f"waiting for vectors: {found['pending']}")
+
+
+add(projects, list_projects, _listed)
+add(projects, project_status, _status)
 
 
 @projects.command()
@@ -82,7 +77,7 @@ async def doctor(
     if repair:
         await compare_commits(client, user=user, app=None, namespace=where)
     body = {"user_id": user, "namespace": where, "repair": repair}
-    found = await client.call("POST", f"{_PATH}/actions/check", body=body)
+    found = await client.call("POST", f"{PATH}/actions/check", body=body)
     lines = [f"{one['problems']} {one['detail']}{' (repaired)' * one['repaired']}" for one in found["checks"]]
     behind = await _behind(client, user, where) if where == project.here(None) else 0
     if behind:
@@ -140,7 +135,7 @@ async def merge(
 
 async def _move(client: Client, user: str | None, namespace: str, to: str, *, merge: bool = False) -> Any:
     body = {"user_id": user, "namespace": namespace, "to": to, "merge": merge}
-    return await client.call("POST", f"{_PATH}/actions/move", body=body, patient=True)
+    return await client.call("POST", f"{PATH}/actions/move", body=body, patient=True)
 
 
 @projects.command()
@@ -154,5 +149,5 @@ async def delete(
 ) -> CommandAnswer:
     """Delete everything in a project. Each thing can be restored by itself."""
     confirm(f"Delete everything in {namespace}?", yes)
-    gone = await client.call("DELETE", f"{_PATH}/{path_part(namespace, '/')}", params={"user_id": user})
+    gone = await client.call("DELETE", f"{PATH}/{path_part(namespace, '/')}", params={"user_id": user})
     return CommandAnswer(gone, f"{gone['memories']} memories and {gone['passages']} passages deleted.")

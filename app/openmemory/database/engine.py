@@ -24,7 +24,7 @@ from openmemory.config.settings import DatabaseSettings
 from openmemory.database.failures import cause_of, unavailable
 from openmemory.database.liveness import Connection, LivenessCheck, ended
 from openmemory.database.pool import CheckoutLimit, ConnectionPool, PoolUse
-from openmemory.errors import Overtaken, SetupError
+from openmemory.errors import SetupError, WriteConflict
 from openmemory.serialization import exact_json
 
 log = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class Database:
         """One transaction: committed when the block ends, rolled back when it raises.
 
         Raises:
-            Overtaken: PostgreSQL aborted it because of a deadlock or serialization conflict; see `retry`.
+            WriteConflict: PostgreSQL aborted it because of a deadlock or serialization conflict; see `retry`.
             Unavailable: PostgreSQL is down, starting, full or too slow. Nothing was written, unless the response to
                 the commit itself was lost: then the write may have succeeded, and repeating it must be safe.
         """
@@ -333,7 +333,7 @@ class _Outage:
         refusal = unavailable(error, broken=broken)
         if refusal is None:
             return
-        if not isinstance(error, exc.TimeoutError) and not isinstance(refusal, Overtaken):
+        if not isinstance(error, exc.TimeoutError) and not isinstance(refusal, WriteConflict):
             cause = cause_of(error)
             # A read-only server may have been replaced by another, so its connections are useless too.
             database._failed(self._since, cause, broken=broken or isinstance(cause, pg.ReadOnlySqlTransaction))

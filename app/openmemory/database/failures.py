@@ -7,7 +7,7 @@ from typing import NamedTuple
 from psycopg import errors as pg
 from sqlalchemy import exc
 
-from openmemory.errors import Overtaken, Unavailable
+from openmemory.errors import Unavailable, WriteConflict
 
 
 class _Meaning(NamedTuple):
@@ -92,7 +92,7 @@ def unavailable(error: BaseException, *, broken: bool) -> Unavailable | None:
         meaning = _BUSY
     elif isinstance(cause, pg.DeadlockDetected | pg.SerializationFailure) and not broken:
         # PostgreSQL is healthy and aborted one of two conflicting transactions.
-        return Overtaken("Somebody else changed the same at the same moment, and nothing was written. Do it again.")
+        return WriteConflict("Somebody else changed the same at the same moment, and nothing was written. Do it again.")
     elif broken or isinstance(cause, _OPERATIONAL):
         state = sqlstate_of(cause)
         meaning = _MEANINGS.get(state) or _MEANINGS.get(state[:2]) or _AWAY

@@ -1,4 +1,4 @@
-"""The interface of what decides about texts that resemble what is remembered."""
+"""The interface of deduplication: it decides about new texts that resemble stored memories."""
 
 from __future__ import annotations
 

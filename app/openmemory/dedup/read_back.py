@@ -37,7 +37,7 @@ async def duplicate_of_read(tx: Tx, caller: Caller, new: CheckedMemory) -> Memor
     """
     if caller.owner or new.ends or Scope.READ not in caller.principal.scopes:
         return None
-    values = {"echo_namespace": new.namespace, "echo_hash": changes.text_hash(new.text)}
+    values = {"new_namespace": new.namespace, "new_hash": changes.text_hash(new.text)}
     found = await shown(caller.default).rows(tx, caller.parameters | values)
     if not found:
         return None
@@ -48,7 +48,7 @@ async def duplicate_of_read(tx: Tx, caller: Caller, new: CheckedMemory) -> Memor
 
 @cache
 def shown(default: Default) -> CompiledStatement:
-    """The id of a memory with a text that the app has read. Binds `caller.parameters`, `echo_namespace`, `echo_hash`.
+    """The id of a memory with a text that the app has read. Binds `caller.parameters`, `new_namespace`, `new_hash`.
 
     Joins the user's apps, of which there are few, because the index of active texts has the app before the text.
     """
@@ -60,8 +60,8 @@ def shown(default: Default) -> CompiledStatement:
     )
     own = aliased(Memory)
     own_says_so = exists().where(
-        own.user_id == user, own.namespace == bindparam("echo_namespace", type_=String), own.app_id == app,
-        own.hash == bindparam("echo_hash", type_=String), own.state == ACTIVE,
+        own.user_id == user, own.namespace == bindparam("new_namespace", type_=String), own.app_id == app,
+        own.hash == bindparam("new_hash", type_=String), own.state == ACTIVE,
     )  # fmt: skip
     query = (
         select(Memory.id)
@@ -70,8 +70,8 @@ def shown(default: Default) -> CompiledStatement:
             App.owner_id == user,
             App.id != app,
             Memory.user_id == user,
-            Memory.namespace == bindparam("echo_namespace", type_=String),
-            Memory.hash == bindparam("echo_hash", type_=String),
+            Memory.namespace == bindparam("new_namespace", type_=String),
+            Memory.hash == bindparam("new_hash", type_=String),
             readable_by(caller, Memory),
             read,
             ~own_says_so,

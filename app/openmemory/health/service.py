@@ -80,8 +80,8 @@ class Diagnosis(BaseModel):
     checks: dict[str, Check]
     counts: dict[str, int]
     sizes: dict[str, int]
-    marks_waiting: int
-    marks_stuck: int
+    vectors_waiting: int
+    vectors_stuck: int
     drift: int | None
     collections: list[Collection]
     last_sync: dict[str, Any] | None
@@ -187,7 +187,7 @@ class Health:
         status = "degraded" if ready.status == "ok" and problems else ready.status
         return Diagnosis(
             status=status, version=self._version, checks=ready.checks, counts=counts, sizes=sizes,
-            marks_waiting=waiting, marks_stuck=stuck, drift=drift, collections=collections, last_sync=last,
+            vectors_waiting=waiting, vectors_stuck=stuck, drift=drift, collections=collections, last_sync=last,
             problems=problems,
         )  # fmt: skip
 

@@ -43,7 +43,7 @@ _FORGET_CATEGORIES = text(
     AND NOT EXISTS (SELECT FROM access_controls AS r WHERE r.object_type = 'category' AND r.object_id = c.id)
     """
 )
-"""All users share the categories. One that nobody uses any more is a word of the erased user."""
+"""Removes categories that no user has any more: their names are words of the erased user."""
 
 
 async def erase(tx: Tx, ids: Sequence[UUID]) -> int:

@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
-from openmemory.errors import Invalid, NotFound, Overtaken
+from openmemory.errors import Invalid, NotFound, WriteConflict
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.memories.models import IdempotencyKey
@@ -72,7 +72,7 @@ async def claim(tx: Tx, caller: Caller, once: IdempotentRequest, kind: Kind) -> 
     Raises:
         Invalid: the key was used for another request.
         NotFound: the app was erased meanwhile.
-        Overtaken: the key was deleted at the same moment.
+        WriteConflict: the key was deleted at the same moment.
     """
     mine = (caller.app_id, caller.principal.id, once.key)
     fingerprint = once.fingerprint(kind)
@@ -86,7 +86,7 @@ async def claim(tx: Tx, caller: Caller, once: IdempotentRequest, kind: Kind) -> 
     columns = (IdempotencyKey.fingerprint, IdempotencyKey.memory_id, IdempotencyKey.capture_id, IdempotencyKey.answer)
     row = (await tx.execute(select(*columns).where(tuple_(*_KEY) == mine))).one_or_none()
     if row is None:
-        raise Overtaken("The Idempotency-Key was forgotten at this moment, and nothing was written. Send it again.")
+        raise WriteConflict("The Idempotency-Key was forgotten at this moment, and nothing was written. Send it again.")
     if row.fingerprint != fingerprint:
         raise Invalid(
             "Idempotency-Key",

@@ -36,7 +36,7 @@ async def show_feed(
     caller: Caller,
     *,
     what: Annotated[Literal["written", "read"], Field(description="What came in, or what apps read.")] = "written",
-    before: Annotated[int | None, Field(ge=1, description="`next` of the page before.")] = None,
+    before: Annotated[int | None, Field(ge=1, le=2**63 - 1, description="`next` of the page before.")] = None,
     size: PageSize = 50,
 ) -> FeedPage:
     """Show what came into the memory or was read from it, the newest first."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 TAG = "projects"
 PATH = "/api/v1/links"
 
-First = Annotated[UUID, MemoryReference(), Field(description="The first memory.")]
-Second = Annotated[UUID, MemoryReference(), Field(description="The second memory.")]
+First = Annotated[UUID, MemoryReference(), Field(description="The first memory: its id, or its first characters.")]
+Second = Annotated[UUID, MemoryReference(), Field(description="The second memory, likewise.")]
 Relation = Annotated[str, Field(description="What the first is to the second.", examples=["fixes", "depends_on"])]
 
 
@@ -39,7 +39,11 @@ async def list_links(
     services: Services,
     caller: Caller,
     *,
-    memory_id: Annotated[UUID, MemoryReference(), Field(description="The memory whose links are listed.")],
+    memory_id: Annotated[
+        UUID,
+        MemoryReference(),
+        Field(description="The memory whose links are listed: its id, or its first characters."),
+    ],
 ) -> LinkList:
     """List the links of a memory, oldest first."""
     return await services.links.of(caller, memory_id)

@@ -32,8 +32,8 @@ TAG = "memories"
 REPLACEMENTS, CONFLICTS, DUPLICATES = "/api/v1/replacements", "/api/v1/conflicts", "/api/v1/duplicates"
 _IDS = {"newer": "8f14e45f-ceea-467f-a8c4-2b1c0d7d3a11", "older": "45c48cce-2e2d-4fbd-aa1a-3c1e5b7c9d22"}
 
-Newer = Annotated[UUID, MemoryReference(), Field(description="The newer memory.")]
-Older = Annotated[UUID, MemoryReference(), Field(description="The older memory.")]
+Newer = Annotated[UUID, MemoryReference(), Field(description="The newer memory: its id, or its first characters.")]
+Older = Annotated[UUID, MemoryReference(), Field(description="The older memory, likewise.")]
 Revision = Annotated[
     int | None,
     Field(description="The revision that was shown. If the memory has another one, the request is refused."),

@@ -7,7 +7,7 @@ from collections import defaultdict
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from openmemory.operations import activity, links, state, tidying, values
+from openmemory.operations import activity, links, projects, state, tidying, values
 from openmemory.operations.description import operations_of
 from openmemory.rest import (
     actions,
@@ -32,7 +32,6 @@ from openmemory.rest import (
     metadata,
     metrics,
     policies,
-    projects,
     search,
     sessions,
     sources,
@@ -46,7 +45,7 @@ from openmemory.rest.description import describe_guard
 from openmemory.rest.docs import add_docs
 from openmemory.rest.errors import add_error_handlers
 
-OPERATIONS = [one for module in (state, values, links, tidying, activity) for one in operations_of(module)]
+OPERATIONS = [one for module in (projects, state, values, links, tidying, activity) for one in operations_of(module)]
 """The operations that are described once for all doors."""
 
 ROUTERS = (
@@ -63,7 +62,6 @@ ROUTERS = (
     anchors.router,
     bundles.router,
     context.router,
-    projects.router,
     files.router,
     documents.router,
     grants.router,

@@ -23,7 +23,8 @@ class AssignCategories(BaseModel):
 
     user_id: BodyUser = None
     again: bool = Field(
-        False, description="Also those that the service has looked at before; what a client has filed stays as it is."
+        False,
+        description="Also those that the service has looked at before; what a client has assigned stays as it is.",
     )
 
 
@@ -36,7 +37,7 @@ async def assign_categories(
         Body(
             openapi_examples={
                 "what waits": {"value": {"user_id": "alice"}},
-                "all that no client has filed": {"value": {"user_id": "alice", "again": True}},
+                "all that no client has assigned": {"value": {"user_id": "alice", "again": True}},
             }
         ),
     ],

@@ -117,8 +117,10 @@ async def test_config(
         ),
     ],
 ) -> Trial:
-    """Try models before they are saved: fields as `PATCH /api/v1/config` takes them, laid over what is in force. Each
-    model that is sent is asked once, where none is those that are in force; nothing is stored. Needs the scope `admin`.
+    """Try models before they are saved. The fields are those of `PATCH /api/v1/config`, laid over the present ones.
+
+    Each model that is sent is called once; if none is sent, the present ones are. Nothing is stored. Needs the scope
+    `admin`.
     """
     return await services.trials.run(principal, config)
 
@@ -185,7 +187,7 @@ async def put_vector_store_config(
 
 @router.get("/openmemory", responses=documented(403))
 async def get_openmemory_config(services: TheServices, principal: ThePrincipal) -> OpenMemoryConfig:
-    """Show what the language model is told besides. Needs the scope `admin`."""
+    """Show the custom instructions of the language model. Needs the scope `admin`."""
     return (await services.configuration.read(principal)).openmemory or OpenMemoryConfig()
 
 

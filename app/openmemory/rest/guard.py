@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _OPEN = docs.FILES | credentials.FORMS | credentials.OAUTH | {origins.LIVE, "/"}
 _OPEN_BELOW = (WELL_KNOWN, "/ui/static/")
-"""Paths that anybody may open: they hold nothing of anybody's."""
+"""Paths without data of users. They need no credential."""
 _SESSION_POST = re.compile("/mcp/(messages|[^/]*/sse/[^/]*/messages)/?")
 """Old MCP clients send their key only when they connect. After that the session id stands for the key: nobody can guess
 it, and it ends with their stream. The endpoint that knows the session decides."""

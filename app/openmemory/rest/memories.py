@@ -101,7 +101,7 @@ async def add_memory(
                 "for two weeks": {
                     "value": {"user_id": "alice", "text": "The lift is out of order.", "infer": False, "ttl_days": 14}
                 },
-                "by an app, filed": {
+                "by an app, with categories": {
                     "value": {
                         "user_id": "alice",
                         "text": "We deploy on Tuesdays.",

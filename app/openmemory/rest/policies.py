@@ -63,12 +63,13 @@ async def create_archive_policy(
         ),
     ],
 ) -> Policy:
-    """Archive, every hour, what has not changed for so many days (`days_to_archive`), or have it expire so many days
-    after it was made, changed or not (`days_to_expire`). One that does the same to the same gets the new number.
+    """Make a policy: it archives memories that have not changed for some days (`days_to_archive`), or lets them expire
+    some days after they were created (`days_to_expire`). A policy with the same criterion and action gets the new
+    number of days.
 
-    What is brought back from the archive counts as changed, and lives its days again. Being read is no change. What has
-    expired nobody finds, not even its user in the archive; `actions/restore` brings it back. A memory's own
-    `expires_at` takes precedence over a policy.
+    A job applies the policies every hour. A memory that is restored counts as changed, so its days begin again. Reading
+    is no change. Nobody finds an expired memory, not even its user in the archive; `actions/restore` restores it. The
+    `expires_at` of a memory takes precedence over a policy.
     """
     names = validation.names(new, ("criteria_name",), services.settings.limits)
     caller = await asking.as_owner(new.user_id)

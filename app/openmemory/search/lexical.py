@@ -41,8 +41,8 @@ from openmemory.search.query_analysis import QueryAnalysis, analysed
 from openmemory.search.query_text import EMOJI_STYLE, quoted
 
 MOST = 2_000
-"""The number of memories that BM25 is computed for. They are the newest that contain one of the rarest words: as many
-words as select so many memories, at least one."""
+"""The number of memories that BM25 is computed for: the newest that contain one of the rarest words. Words are added,
+the rarest first, until they select so many memories."""
 
 SIGNS_READ = 10_000
 """The number of newest memories in which signs are looked for."""

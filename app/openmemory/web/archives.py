@@ -28,7 +28,8 @@ COUNTED = {
 
 OF_MEMORIES = {
     "added": "added", "replaced": "overwritten", "unchanged": "equal to what is here", "skipped": "here already, left",
-    "renamed": "with a new id", "archived_twins": "archived, because another has the same text", "left_out": "left out",
+    "renamed": "with a new id", "archived_duplicates": "archived, because another has the same text",
+    "left_out": "left out",
 }  # fmt: skip
 
 

@@ -127,7 +127,7 @@ async def file(page: ThePage, form: TheForm, memory_id: UUID) -> Response:
     change = MemoryUpdate(categories=tuple(names_of(form, "categories")))
     updated = await page.services.memories.update(page.caller, memory_id, change)
     if updated.event is Event.NONE:
-        return page.done("Nothing changed: it is filed so already.", _address(memory_id))
+        return page.done("Nothing changed: it has these categories already.", _address(memory_id))
     undo = Undo(f"{_address(memory_id)}/file", {"categories": ", ".join(updated.replaced.categories or ())})
     names = ", ".join(updated.memory.categories)
     return page.done(f"Filed under {names}." if names else "Filed under no category.", _address(memory_id), undo)

@@ -270,7 +270,7 @@ async def test_an_update_among_many_memories_reads_no_other_one(many):
 
 async def test_what_an_app_was_shown_is_looked_up_by_its_text(many):
     services, _, app = many
-    values = app.parameters | {"echo_namespace": "default", "echo_hash": "0" * 32}
+    values = app.parameters | {"new_namespace": "default", "new_hash": "0" * 32}
     async with services.database.statement() as tx:
         for options in ("COSTS OFF, GENERIC_PLAN", "COSTS OFF"):
             plan = await read_back.shown(app.default).plan(tx, values, options)

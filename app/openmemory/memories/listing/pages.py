@@ -44,7 +44,7 @@ MAX_SINGLE_READS = 10_000
 """The number of texts that can be read one by one in the time that a scan of all of 100,000 takes."""
 
 NEAR = 1_000
-"""Up to this offset a page is read from the start while the total is counted, whatever the total is."""
+"""The largest offset at which a page is read from the start at the same time as the total is counted."""
 
 
 class Slice(NamedTuple):

@@ -218,7 +218,7 @@ _COUNT = text(
         count(*) FILTER (WHERE fate = 'replace' AND NOT touched) AS unchanged,
         count(*) FILTER (WHERE fate = 'skip') AS skipped,
         count(*) FILTER (WHERE fate = 'add' AND renamed) AS renamed,
-        count(*) FILTER (WHERE duplicate) AS archived_twins
+        count(*) FILTER (WHERE duplicate) AS archived_duplicates
     FROM restored
     """
 )
