@@ -14,6 +14,7 @@ from openmemory.config.settings import RateSettings, load
 from openmemory.errors import TooMany
 from openmemory.identity.principal import LOCAL, Door
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.operations.tidying import list_conflicts
 from openmemory.projects.context import ContextQuery
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
@@ -88,7 +89,7 @@ async def test_without_a_limit_nobody_is_shut_out_and_every_refusal_is_told(serv
         assert await tx.scalar(text(counted)) == 0
 
 
-async def test_a_pack_and_a_search_of_everything_count_as_one_search_each(services, new_user):
+async def test_a_pack_a_search_of_everything_and_a_list_of_conflicts_count_as_one_search_each(services, new_user):
     assistant = await services.directory.caller(new_user, "claude", principal=replace(LOCAL, door=Door.MCP))
     await services.memories.add(assistant, MemoryCreate(text="The garden gate is green."))
     bucket = f"search:{assistant.app_id}"
@@ -103,6 +104,8 @@ async def test_a_pack_and_a_search_of_everything_count_as_one_search_each(servic
     assert await counted() == before + 1
     assert (await services.search.over(assistant, SearchQuery("the garden gate"), "both")).results
     assert await counted() == before + 2
+    assert (await list_conflicts(services, assistant)).total == 0
+    assert await counted() == before + 3
 
 
 async def test_there_is_room_again_when_it_was_said(services):

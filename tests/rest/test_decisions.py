@@ -79,6 +79,6 @@ async def test_what_apps_wrote_and_read_is_listed_and_counted(client, new_user, 
     [read] = (await client.get("/api/v1/feed", params=whose | {"what": "read"})).json()["entries"]
     assert (read["event"], read["app_name"]) == ("memory.search", "claude")
     days = (await client.get("/api/v1/stats/daily", params=whose | {"days": 2})).json()["days"]
-    assert sum(day["written"] for day in days) == 2
+    assert {day["app_name"]: day["written"] for day in days} == {"openmemory": 2, "claude": 0}
     assert sum(day["accessed"] for day in days) >= 1
     assert (await client.get("/api/v1/stats/daily", params=whose | {"days": 0})).status_code == 422

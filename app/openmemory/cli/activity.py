@@ -24,7 +24,7 @@ def _feed(found: Any, _: dict[str, Any]) -> CommandAnswer:
 
 
 def _days(found: Any, _: dict[str, Any]) -> CommandAnswer:
-    rows = [(one["day"], one["app_id"], one["written"], one["accessed"]) for one in found["days"]]
+    rows = [(one["day"], one["app_name"], one["written"], one["accessed"]) for one in found["days"]]
     table = Table(["day", "app", "written", "accessed"], rows, wide="app")
     return CommandAnswer(found, table, notes=[] if rows else ["No app wrote or read anything."])
 

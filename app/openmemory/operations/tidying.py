@@ -90,6 +90,7 @@ async def list_conflicts(
     services: Services, caller: Caller, *, page: PageNumber = 1, size: PageSize = 20
 ) -> ConflictList:
     """List the facts that disagree: keys to which memories of one namespace give different values."""
+    await services.rates.search(caller)
     found = await services.conflicts.list(caller, page=page, size=size)
     items = [
         ConflictView.model_construct(

@@ -21,7 +21,8 @@ from openmemory.memories.state import State
 DAYS = CompiledStatement(
     bound(
         """
-        SELECT a.id AS app_id, each.day, sum(each.written)::int AS written, sum(each.accessed)::int AS accessed
+        SELECT a.id AS app_id, a.name AS app_name, each.day, sum(each.written)::int AS written,
+            sum(each.accessed)::int AS accessed
         FROM apps AS a CROSS JOIN LATERAL (
             SELECT width_bucket(m.created_at, :days) AS day, count(*) AS written, 0 AS accessed
             FROM memories AS m WHERE m.app_id = a.id AND m.created_at >= :since AND m.created_at <= now() GROUP BY 1

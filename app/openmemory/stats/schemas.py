@@ -59,6 +59,7 @@ class AppDay(BaseModel):
     """The writes and accesses of one app on one day, in the time zone of the user."""
 
     app_id: UUID
+    app_name: str
     day: date
     written: int = Field(description="Memories that it wrote, deleted ones too.")
     accessed: int = Field(description="Its accesses; several to one memory count each.")

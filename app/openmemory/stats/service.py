@@ -91,8 +91,10 @@ class Stats:
             rows = await queries.DAYS.rows(tx, wanted)
             await audit_log.record(tx, caller, AuditAction.STATS_READ)
         return [
-            AppDay(app_id=id_, day=first + timedelta(days=number - 1), written=written, accessed=accessed)
-            for id_, number, written, accessed in rows
+            AppDay(
+                app_id=id_, app_name=name, day=first + timedelta(days=number - 1), written=written, accessed=accessed
+            )
+            for id_, name, number, written, accessed in rows
         ]
 
     async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
