@@ -63,6 +63,8 @@ class Wire:
         loop = asyncio.get_running_loop()
         if mode is Mode.REFUSE and self._listening is not None:
             loop.remove_reader(self._listening)
+            # A process that is being started has a copy of the socket for a moment: closing alone would not end it.
+            self._listening.shutdown(socket.SHUT_RDWR)
             self._listening.close()
             self._listening = None
         if mode is not Mode.REFUSE and self._listening is None:
