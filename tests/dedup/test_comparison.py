@@ -160,12 +160,33 @@ async def test_a_memory_that_changes_while_it_is_compared_waits_on(
     assert await waiting(services, app_caller) == 1
 
 
+async def test_a_memory_that_another_process_compared_before_it_changed_waits_on(
+    services: Services, app_caller: Caller, monkeypatch: pytest.MonkeyPatch
+):
+    id_ = await remembered(services, app_caller, OLD)
+    async with services.database.transaction() as tx:
+        await tx.execute(text("INSERT INTO pending_comparisons VALUES (:id) ON CONFLICT DO NOTHING"), {"id": id_})
+    comparison = services.comparison
+    store = comparison._store
+
+    async def store_twice(*found: Any) -> None:
+        await store(*found)
+        async with services.database.transaction() as tx:
+            await tx.execute(text("UPDATE memories SET namespace = 'elsewhere' WHERE id = :id"), {"id": id_})
+        await store(*found)
+
+    monkeypatch.setattr(comparison, "_store", store_twice)
+    assert await comparison._compare(services.spaces.serving, [id_]) == 1
+    assert await waiting(services, app_caller) == 1
+
+
 async def test_a_comparison_keeps_no_memory_from_being_changed(services: Services, app_caller: Caller):
     id_ = await remembered(services, app_caller, OLD)
     free = text("SELECT id FROM memories WHERE id = :id FOR NO KEY UPDATE SKIP LOCKED")
     async with services.database.transaction() as comparing:
-        await comparing.execute(text("INSERT INTO pending_comparisons VALUES (:id)"), {"id": id_})
-        done = await comparing.execute(_DONE, {"ids": [id_], "versions": [0]})
+        queued = text("INSERT INTO pending_comparisons VALUES (:id) RETURNING version")
+        version = await comparing.scalar(queued, {"id": id_})
+        done = await comparing.execute(_DONE, {"ids": [id_], "versions": [version]})
         assert done.rowcount == 1
         async with services.database.transaction() as archiving:
             assert await archiving.scalar(free, {"id": id_}) == id_

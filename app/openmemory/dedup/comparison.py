@@ -104,12 +104,9 @@ class MemoryComparison:
 
     @retry_on_conflict
     async def _store(self, rows: Sequence[Any], pairs: Sequence[tuple[Any, Any, float, float]]) -> None:
-        compared: dict[str, object] = {
-            "ids": [row.id for row in rows],
-            "versions": [row.version for row in rows],
-        }
+        ids = [row.id for row in rows]
         async with self._database.transaction() as tx:
-            await tx.execute(_FORGET, {"ids": compared["ids"]})
+            await tx.execute(_FORGET, {"ids": ids})
             if pairs:
                 await tx.execute(
                     _KEEP,
@@ -123,7 +120,7 @@ class MemoryComparison:
                         "times": [newer.said_at for newer, *_ in pairs],
                     },
                 )
-            await tx.execute(_DONE, compared)
+            await tx.execute(_DONE, {"ids": ids, "versions": [row.version for row in rows]})
 
 
 async def _near(space: Space, row: Any) -> tuple[ChanceCosine, list[Hit]]:
@@ -219,12 +216,12 @@ _KEEP = text(
         nearness = excluded.nearness, probability = excluded.probability, said_at = excluded.said_at
     """
 )
-# A memory that changed meanwhile has another version, and waits on. So does one whose row is locked: it is changing.
+# A memory that changed meanwhile has a new version, and stays in the queue. A locked row is changing, so it stays too.
 _DONE = text(
     """
     DELETE FROM pending_comparisons WHERE memory_id IN (
         SELECT p.memory_id FROM pending_comparisons AS p
-        JOIN unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[])) AS done(id, version)
+        JOIN unnest(CAST(:ids AS uuid[]), CAST(:versions AS bigint[])) AS done(id, version)
             ON p.memory_id = done.id AND p.version = done.version
         FOR UPDATE OF p SKIP LOCKED
     )

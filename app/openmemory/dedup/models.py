@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import REAL, ForeignKey, Index
+from sqlalchemy import REAL, BigInteger, ForeignKey, Identity, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from openmemory.database.engine import Base
@@ -33,9 +33,9 @@ class NearMemory(Base):
 
 class PendingComparison(Base):
     """A memory that is to be compared with those near to it. Triggers write it: with a vector of a text, and when a
-    memory becomes active again or comes to another namespace. If it waits already, its version becomes another."""
+    memory becomes active again or comes to another namespace. If the memory waits already, it gets a new version."""
 
     __tablename__ = "pending_comparisons"
 
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
-    version: Mapped[int] = mapped_column(server_default="0")
+    version: Mapped[int] = mapped_column(BigInteger, Identity())
