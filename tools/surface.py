@@ -1,4 +1,4 @@
-"""Writes what the doors show to those who call them, to compare two versions before and after a change.
+"""Writes the interfaces of REST, MCP and the command line to files, to compare two versions.
 
     python tools/surface.py FOLDER
 
@@ -48,6 +48,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description="Write what the doors show, to compare two versions.")
+    arguments = argparse.ArgumentParser(description="Write the interfaces to files, to compare two versions.")
     arguments.add_argument("folder", type=Path, help="the folder to write to; it is made if it is missing")
     main(arguments.parse_args().folder)

@@ -96,6 +96,8 @@ class Proxy:
     async def _shut(self) -> None:
         if self._server is not None:
             await stop_accepting(self._server.sockets)
+            for one in self._server.sockets:
+                one.shutdown(socket.SHUT_RDWR)  # as in `Wire.switch`: a process that starts has a copy for a moment
             self._server.close()
             self._server = None
         for writer in self._writers:

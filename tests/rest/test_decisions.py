@@ -1,4 +1,4 @@
-"""What the user decides about memories over REST: facts that disagree and near duplicates, with undo; and the feed."""
+"""Facts that disagree and near duplicates are listed, decided and undone over REST. The feed and daily statistics."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ _CLAIMED = """
         c.principal, c.operations, c.attempts, c.bad_answers, c.created_at, due.updated_at AS tried_at
 """
 # Of the captures looked at, those with an earlier waiting one are marked, and the first of the others is claimed.
-# While the earlier one is locked, a capture is not marked. The transaction that holds the lock may be ending that one,
-# and its trigger may have run already: then nothing would clear the mark.
+# A capture is not marked while the earlier one is locked. The transaction with the lock may be ending the earlier one,
+# and its trigger may have run already. Then nothing would clear the mark.
 _CLAIM = text(
     f"""
     WITH first AS MATERIALIZED (

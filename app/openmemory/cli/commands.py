@@ -76,8 +76,8 @@ def _options(
 
 
 class Later(NamedTuple):
-    """A command, or a group of them, whose module is imported when it is called, because that imports descriptions of
-    operations. The module, and what it has of that name, are called as the command is."""
+    """A command, or a group of commands, whose module is imported when it is called. The module has the name of the
+    command, and so has the object in it."""
 
     help: str
     group: bool = True
@@ -91,7 +91,7 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
         "conflicts": Later("List the facts that disagree, and decide which one holds."),
         "duplicates": Later("List memories that say nearly the same, and keep one or both."),
         "undo": Later("Undo a decision, or a change of many memories, some minutes later at most.", group=False),
-         "accesses": accesses, "categories": categories, "policies": policies,
+        "accesses": accesses, "categories": categories, "policies": policies,
     },
     "Projects and sources": {
         "context": context,
@@ -145,7 +145,7 @@ def narrow(arguments: Sequence[str]) -> typer.Typer:
 
 
 def complete() -> typer.Typer:
-    """Imports the groups that are imported later. Returns the command line with all commands."""
+    """Imports the commands that are imported later. Returns the command line with all commands."""
     _load()
     return cli
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from openmemory.operations.description import Speaker, operation
 from openmemory.operations.parameters import PageSize
-from openmemory.stats.schemas import DailyStats, FeedPage
+from openmemory.stats.schemas import MAX_DAYS, DailyStats, FeedPage
 
 if TYPE_CHECKING:
     from openmemory.identity.caller import Caller
@@ -23,7 +23,7 @@ async def daily_stats(
     services: Services,
     caller: Caller,
     *,
-    days: Annotated[int, Field(ge=1, le=366, description="The last days, today included.")] = 30,
+    days: Annotated[int, Field(ge=1, le=MAX_DAYS, description="The last days, today included.")] = 30,
     app_id: Annotated[UUID | None, Field(description="Only this app.")] = None,
 ) -> DailyStats:
     """Count what each app wrote and read, by day. Days without either are left out."""

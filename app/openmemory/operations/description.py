@@ -36,8 +36,8 @@ Run = Callable[Concatenate["Services", "Caller", P], Awaitable[R]]
 
 
 class Speaker(Enum):
-    """The one as whom a request is made. It may name the user; otherwise the credential's user or the default one is
-    meant."""
+    """The kind of caller of a request. A request may name the user. Without a name, the user of the credential is
+    meant, or the default user."""
 
     APP = "app"
     """An app of the user. Both are made on first use."""

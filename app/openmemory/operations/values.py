@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TAG = "projects"
 PATH = "/api/v1/values"
+ONE = f"{PATH}/{{topic}}/{{key:path}}"
 
 Topic = Annotated[str, Field(description="Without a slash.", examples=["stack"])]
 Key = Annotated[str, Field(description="It may contain slashes.", examples=["database"])]
@@ -54,15 +55,7 @@ async def list_values(
     return await services.values.list(caller, namespace=namespace, topic=topic, page=page, size=size)
 
 
-@operation(
-    "GET",
-    f"{PATH}/{{topic}}/{{key:path}}",
-    command="values get",
-    tool="memory_get",
-    tag=TAG,
-    speaker=Speaker.READER,
-    errors=(403, 404),
-)
+@operation("GET", ONE, command="values get", tool="memory_get", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
 async def read_value(
     services: Services, caller: Caller, *, topic: Topic, key: Key, namespace: Project = "default"
 ) -> StoredValue:
@@ -71,13 +64,7 @@ async def read_value(
 
 
 @operation(
-    "DELETE",
-    f"{PATH}/{{topic}}/{{key:path}}",
-    command="values delete",
-    tool="memory_delete",
-    tag=TAG,
-    speaker=Speaker.READER,
-    errors=(403, 404),
+    "DELETE", ONE, command="values delete", tool="memory_delete", tag=TAG, speaker=Speaker.READER, errors=(403, 404)
 )
 async def delete_value(
     services: Services, caller: Caller, *, topic: Topic, key: Key, namespace: Project = "default"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -17,6 +18,7 @@ from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.services import Services
 
+_REQUIRED = inspect.Parameter.empty
 _USER = Annotated[str | None, Field(description=f"The user's name; {LEFT_OUT}")]
 _APPS = {
     Speaker.APP: Annotated[str | None, Field(description="The app that does it; left out: the credential's.")],
@@ -36,15 +38,15 @@ def router(operations: Iterable[Operation[Any, Any]]) -> Router:
 
 
 def _endpoint(operation: Operation[Any, Any]) -> Callable[..., Awaitable[Any]]:
-    """Returns the function that FastAPI calls. Its signature has the parameters of the operation as REST takes them."""
+    """Returns the function that FastAPI calls, with the parameters of the operation in its signature."""
     hints = get_type_hints(operation.run, localns={"Services": Services, "Caller": Caller}, include_extras=True)
     parameters = list(inspect.signature(operation.run).parameters.values())[2:]
     memories = [one.name for one in parameters if _is_memory(hints[one.name])]
     place: dict[str, tuple[Any, Any]] = {"user_id": (_USER, None)}
     if operation.speaker in _APPS:
         place["app"] = (_APPS[operation.speaker], None)
-    fields = place | {one.name: (_requested(hints[one.name]), _default(one)) for one in parameters}
-    in_path = {name: fields.pop(name) for name in [*fields] if f"{{{name}}}" in _plain(operation.path)}
+    fields = place | {one.name: (_requested(hints[one.name]), one.default) for one in parameters}
+    in_path = {name: fields.pop(name) for name in re.findall(r"\{(\w+)", operation.path)}
     signature = [_parameter("services", TheServices), _parameter("asking", TheAsking)]
     signature += [_parameter(name, _placed(kind, Path)) for name, (kind, _) in in_path.items()]
     if operation.has_body:
@@ -64,8 +66,7 @@ def _endpoint(operation: Operation[Any, Any]) -> Callable[..., Awaitable[Any]]:
         return await operation(services, caller, **given)
 
     endpoint.__name__ = operation.name
-    returns = hints["return"]
-    endpoint.__signature__ = inspect.Signature(signature, return_annotation=returns)  # type: ignore[attr-defined]
+    endpoint.__signature__ = inspect.Signature(signature, return_annotation=hints["return"])  # type: ignore[attr-defined]
     return endpoint
 
 
@@ -82,19 +83,15 @@ async def _caller(speaker: Speaker, asking: AuthenticatedRequest, user: str | No
 def _body(operation: Operation[Any, Any], fields: dict[str, tuple[Any, Any]]) -> type[BaseModel]:
     """Returns the model of the body, such as `SetValueBody` of `set_value`."""
     name = operation.body or "".join(part.capitalize() for part in operation.name.split("_")) + "Body"
+    required = {name: (kind, ... if default is _REQUIRED else default) for name, (kind, default) in fields.items()}
     made: type[BaseModel] = create_model(  # type: ignore[call-overload]
-        name, __config__=ConfigDict(extra="forbid"), __doc__=operation.summary, **fields
+        name, __config__=ConfigDict(extra="forbid"), __doc__=operation.summary, **required
     )
     return made
 
 
-def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    default = inspect.Parameter.empty if default is ... else default
+def _parameter(name: str, kind: Any, default: Any = _REQUIRED) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-
-
-def _default(parameter: inspect.Parameter) -> Any:
-    return ... if parameter.default is inspect.Parameter.empty else parameter.default
 
 
 def _is_memory(kind: Any) -> bool:
@@ -125,7 +122,3 @@ def _placed(kind: Any, place: Callable[..., Any]) -> Any:
         else:
             kept.append(one)
     return Annotated[(first, *kept, place(**words))]
-
-
-def _plain(path: str) -> str:
-    return path.replace(":path}", "}")

@@ -48,6 +48,8 @@ WRITTEN = (
     AuditAction.MEMORY_EXPIRE, AuditAction.MEMORY_DELETE, AuditAction.MEMORY_DELETE_ALL, AuditAction.MEMORY_RESTORE,
     AuditAction.MEMORY_IMPORT, AuditAction.MEMORY_ERASE,
 )  # fmt: skip
+KINDS: dict[str, Sequence[AuditAction]] = {"all": (*WRITTEN, *READ), "written": WRITTEN, "read": READ}
+"""The events by which memories came in, those by which they were read, and both."""
 
 
 class Feed:
@@ -57,9 +59,9 @@ class Feed:
         self._database = database
 
     @staticmethod
-    def events(what: Literal["written", "read"]) -> Sequence[AuditAction]:
-        """Returns the events by which memories came in, or by which they were read."""
-        return READ if what == "read" else WRITTEN
+    def events(what: Literal["all", "written", "read"]) -> Sequence[AuditAction]:
+        """Returns the events of this kind."""
+        return KINDS[what]
 
     async def page(
         self, caller: Caller, events: Sequence[AuditAction], *, before: int | None = None, limit: int = 50

@@ -12,6 +12,9 @@ from openmemory.memories.schemas import RecordModel
 from openmemory.memories.state import State
 from openmemory.serialization.timestamps import NaiveTime
 
+MAX_DAYS = 366
+"""The most days that are counted one by one."""
+
 
 class AppRow(BaseModel):
     """An app as it is stored. Times are UTC without an offset."""

@@ -25,6 +25,7 @@ from openmemory.memories.state import State
 from openmemory.serialization.zones import day_start, today
 from openmemory.stats import queries
 from openmemory.stats.schemas import (
+    MAX_DAYS,
     Accessed,
     AccessedMemory,
     AppAccesses,
@@ -36,9 +37,6 @@ from openmemory.stats.schemas import (
     MemoryOfApp,
     Profile,
 )
-
-MAX_DAYS = 366
-"""The most days that are counted one by one."""
 
 
 class Stats:

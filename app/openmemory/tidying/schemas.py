@@ -1,4 +1,4 @@
-"""Requests and results of what the user decides: facts that disagree, near duplicates, and what is out of date."""
+"""Schemas of decisions about memories: facts that disagree, near duplicates, and outdated memories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openmemory.memories.schemas import MemoryRow
 
 
 class SeenVersion(NamedTuple):
-    """A memory with the revision of its text that the user saw; None: whatever it says now."""
+    """A memory, and the revision of its text that the user saw. None: any revision."""
 
     id: UUID
     revision: int | None

@@ -18,7 +18,7 @@ from openmemory.access.authentication import Authenticator
 from openmemory.audit.audit_log import AuditAction
 from openmemory.errors import Invalid, TooMany
 from openmemory.memories.lifecycle.upcoming import UpcomingQuery
-from openmemory.stats.feed import READ, WRITTEN
+from openmemory.stats.feed import KINDS
 from openmemory.web.charts import calendar
 from openmemory.web.page import PageRequest, TheForm, ThePage
 from openmemory.web.templating import rendered
@@ -41,7 +41,6 @@ HEARTBEAT = 15.0
 LASTING = 300.0
 """Seconds after which a stream ends. The browser connects again, and its key is checked again."""
 
-KINDS: dict[str, Sequence[AuditAction]] = {"all": (*WRITTEN, *READ), "written": WRITTEN, "read": READ}
 
 WORDS = {
     "add": "wrote", "update": "changed", "pause": "paused", "archive": "archived", "expire": "let expire",
