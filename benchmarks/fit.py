@@ -53,11 +53,17 @@ from openmemory.services import open_services
 EVERYDAY = Path(__file__).with_name("everyday_sets")
 """Sets of everyday memories and questions, made for the fit. `benchmarks.everyday` measures on another one."""
 
-WEIGHTS = {"everyday": (0.1, 4.0)}
-"""The weights of a collection in the fits of the order and of the scores, if they are not 1. Small stores hardly need
-an order; what is shown of them is decided by the scores."""
+IDENTIFIERS = Path(__file__).with_name("identifiers.json")
+"""Another set, whose questions contain ids, numbers, names in code and symbols. It teaches what literal words are
+worth: the model knows nothing of them."""
 
-USUAL = (1.0, 1.0)
+CHATS = 0.3
+"""The weight of collections with threads in the fit of the order of texts that stand alone; that of others is 1. Only
+they say what times and roles are worth. Texts that stand alone teach nothing of an order in threads."""
+
+SCORES = {"everyday": 4.0, "identifiers": 0.3}
+"""The weights of sets in the fit of the scores; that of any other collection is 1. What is shown of a small store is
+decided by the scores, and few questions are about identifiers."""
 
 FOLDS = 5
 RESULTS = 10
@@ -69,9 +75,10 @@ SIZES = (2, 3, 5, 8, 12, 20, 30, 40)
 QUESTION_LEVEL = ("base", "question")
 """Features that are the same for all candidates of a question: they change no order."""
 
-HINGES = {"near": "meaning", "covered": "words", "said": "tokens"}
-"""Features of what is above a point, and of the whole. Above it, more must not count against a text: one in the very
-words of a question is never behind another. If it would, the hinge is left out."""
+EVIDENCE = {"meaning": "near", "words": "covered", "tokens": "said"}
+"""Features of the evidence for a text, and of what of it is above a point. More must not count against a text, below
+the point nor above it: one in the very words of a question is never behind another. If it would, the feature is left
+out."""
 
 ORDER_ONLY = ("length",)
 """Features that only order: everyday memories are all short, so what they say of a long text is no chance."""
@@ -96,6 +103,11 @@ class Sample:
     names: list[str]
     relevant: frozenset[str]
     near: frozenset[str] = frozenset()
+
+    @property
+    def threaded(self) -> bool:
+        """True if a candidate is part of a thread."""
+        return any(one.row is not None and one.row.thread for one in self.candidates)
 
     @property
     def judged(self) -> npt.NDArray[np.bool_]:
@@ -210,25 +222,25 @@ async def samples_of(collection: Collection, others: Collection, data: Path, *, 
     return some
 
 
-async def everyday_samples(sets: Mapping[str, everyday.Everyday], data: Path) -> list[Sample]:
-    """Asks the questions of everyday sets, each set a namespace. A memory that is older than a right one counts as
-    right: it is told apart elsewhere (`openmemory.dedup.replacement`)."""
-    kept_in = data / "everyday.evidence"
+async def everyday_samples(collection: str, sets: Mapping[str, everyday.Everyday], data: Path) -> list[Sample]:
+    """Asks the questions of everyday sets, each set a user. A memory that is older than a right one counts as right: it
+    is told apart elsewhere (`openmemory.dedup.replacement`)."""
+    kept_in = data / f"{collection}.evidence"
     if kept_in.exists():
         kept: list[Sample] = pickle.loads(kept_in.read_bytes())
         return kept
     found = []
-    async with open_services(patient(data / "everyday")) as services:
+    async with open_services(patient(data / collection)) as services:
         await services.outbox_delivery.stop()
         for name, one in sets.items():
             caller = await services.directory.caller(name, None, owner=True)
             documents = await everyday.store(services, caller, one)
-            asked = Asked(services, caller, Collection("everyday", [], []), documents)
+            asked = Asked(services, caller, Collection(collection, [], []), documents)
             for number, each in enumerate(one.questions):
                 question = Question(str(number), each.text, "default", name, each.right | each.older)
                 sample = await gathered(asked, question, each.text, "default", small=False)
                 if sample is not None:
-                    found.append(replace(sample, fold=name, near=each.also))
+                    found.append(replace(sample, fold=name if len(sets) > 1 else str(number % FOLDS), near=each.also))
     kept_in.write_bytes(pickle.dumps(found))
     return found
 
@@ -298,8 +310,24 @@ def calibration_error(said: Numbers, right: Numbers) -> float:
     return float(sum(abs((said[bins == each] - right[bins == each]).sum()) for each in range(BINS)) / len(said))
 
 
-def ordered(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[str]) -> Numbers:
-    """The weights of the named features that order the right ones first."""
+def against(weights: Numbers, names: Sequence[str]) -> set[str]:
+    """The named features by which more evidence would count against a text."""
+    return {
+        name
+        for whole, hinge in EVIDENCE.items()
+        for name, worth in ((whole, weights[PLACE[whole]]), (hinge, weights[PLACE[whole]] + weights[PLACE[hinge]]))
+        if name in names and worth < 0
+    }
+
+
+def ordered(
+    samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[str], *, threaded: bool | None = None
+) -> Numbers:
+    """The weights of the named features that order the right ones first: in threads, of texts that stand alone, or
+    (None) of both alike."""
+    if threaded:
+        some = [at for at, one in enumerate(samples) if one.threaded]
+        samples, tables = [samples[at] for at in some], [tables[at] for at in some]
     columns = [PLACE[name] for name in names if name not in QUESTION_LEVEL + BY_HAND]
     answerable = Counter(one.collection for one in samples if one.orders)
     spread = np.concatenate(tables)[:, columns].std(axis=0)
@@ -308,24 +336,27 @@ def ordered(samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[
         (
             table[one.judged][:, columns] / spread,
             one.right[one.judged],
-            WEIGHTS.get(one.collection, USUAL)[0] * 1_000 / answerable[one.collection] / one.right.sum(),
+            (CHATS if threaded is False and one.threaded else 1) * 1_000 / answerable[one.collection] / one.right.sum(),
         )
         for one, table in zip(samples, tables, strict=True)
         if one.orders
     ]
     weights = np.zeros(len(PLACE))
     weights[columns] = listwise(groups, len(columns)) / spread
-    if falling := {hinge for hinge, whole in HINGES.items() if weights[PLACE[whole]] + weights[PLACE[hinge]] < 0}:
-        return ordered(samples, tables, [name for name in names if name not in falling])
+    if falling := against(weights, names):
+        return ordered(samples, tables, [name for name in names if name not in falling], threaded=threaded)
     return weights
 
 
-def scored(samples: Sequence[Sample], tables: Sequence[Table], order: Numbers, names: Sequence[str]) -> Numbers:
-    """The weights of the named features that say how many of the first results are right."""
+def scored(
+    samples: Sequence[Sample], tables: Sequence[Table], orders: Sequence[Numbers], names: Sequence[str]
+) -> Numbers:
+    """The weights of the named features that say how many of the first results are right, in the order of each
+    sample."""
     columns = [PLACE[name] for name in names if name not in (*BY_HAND, *COMPARED, *ORDER_ONLY)]
     rows, right, each = [], [], []
     kinds = Counter((one.collection, one.small, bool(one.relevant)) for one in samples)
-    for one, table in zip(samples, tables, strict=True):
+    for one, table, order in zip(samples, tables, orders, strict=True):
         best = np.argsort(-(table @ order), kind="stable")
         best = best[one.judged[best]][:RESULTS]
         rows.append(table[best][:, columns])
@@ -333,13 +364,13 @@ def scored(samples: Sequence[Sample], tables: Sequence[Table], order: Numbers, n
         each.append(
             np.full(
                 len(best),
-                WEIGHTS.get(one.collection, USUAL)[1] * 1_000 / kinds[one.collection, one.small, bool(one.relevant)],
+                SCORES.get(one.collection, 1.0) * 1_000 / kinds[one.collection, one.small, bool(one.relevant)],
             )
         )
     weights = np.zeros(len(PLACE))
     weights[columns] = logistic(np.concatenate(rows), np.concatenate(right).astype(float), np.concatenate(each))
-    if falling := {hinge for hinge, whole in HINGES.items() if weights[PLACE[whole]] + weights[PLACE[hinge]] < 0}:
-        return scored(samples, tables, order, [name for name in names if name not in falling])
+    if falling := against(weights, names):
+        return scored(samples, tables, orders, [name for name in names if name not in falling])
     return weights
 
 
@@ -354,16 +385,18 @@ class Fit(NamedTuple):
         """The weights, fitted without the samples in these places."""
         places = [at for at in range(len(samples)) if at not in without]
         some, tables = [samples[at] for at in places], [self.tables[at] for at in places]
-        order = ordered(some, tables, self.features)
-        return Weights(self.alone, order, scored(some, tables, order, self.features))
+        order = ordered(some, tables, self.features, threaded=False)
+        threads = ordered(some, tables, self.features, threaded=True)
+        orders = [threads if one.threaded else order for one in some]
+        return Weights(self.alone, order, threads, scored(some, tables, orders, self.features))
 
 
 def tabled(samples: Sequence[Sample], unknown: AbstractSet[str]) -> Fit:
     """Fits the few weights of a text alone, and computes all features by them."""
     own = [name for name in OWN if name not in unknown]
-    nothing = Weights(vector({}), vector({}), vector({}))
+    nothing = Weights(*[vector({})] * 4)
     tables = [_table(one, nothing) for one in samples]
-    alone = scored(samples, tables, ordered(samples, tables, own), own)
+    alone = scored(samples, tables, [ordered(samples, tables, own)] * len(samples), own)
     tables = [_table(one, nothing._replace(alone=alone)) for one in samples]
     return Fit(alone, tables, [name for name in FEATURES if name not in unknown])
 
@@ -408,7 +441,8 @@ def held_out(samples: Sequence[Sample], fit: Fit) -> list[tuple[Numbers, Numbers
         left = {at for at, one in enumerate(samples) if number[one.collection, one.fold] == fold}
         weights = fit.weights(samples, left)
         for at in left:
-            order = np.argsort(-(fit.tables[at] @ weights.order), kind="stable")
+            own = weights.in_threads() if samples[at].threaded else weights
+            order = np.argsort(-(fit.tables[at] @ own.order), kind="stable")
             found[at] = order, chances(levelled((fit.tables[at] @ weights.score)[order]))
     return [found[at] for at in range(len(samples))]
 
@@ -486,9 +520,10 @@ def run(samples: Sequence[Sample], modes: Sequence[str] = tuple(MODES)) -> None:
 async def all_samples(
     folders: Sequence[Path], sets: Mapping[str, everyday.Everyday], data: Path, small: int
 ) -> list[Sample]:
-    """The samples of all collections and everyday sets."""
+    """The samples of all collections and sets."""
     collections = [read(folder) for folder in folders]
-    found = await everyday_samples(sets, data) if sets else []
+    found = await everyday_samples("everyday", sets, data)
+    found += await everyday_samples("identifiers", {"identifiers": everyday.read(IDENTIFIERS)}, data)
     for at, one in enumerate(collections):
         found += await samples_of(one, collections[(at + 1) % len(collections)], data, small=False)
         if small:

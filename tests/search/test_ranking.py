@@ -19,11 +19,11 @@ from openmemory.search.candidate_rows import CandidateRow
 from openmemory.search.features import FEATURES, MAXSIM, NEARNESS, PLACE, UNLISTED, Candidate, QuestionParts, speaker
 from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit
-from openmemory.search.names import leading_name, led
+from openmemory.search.names import contains, leading_name, second_hop
 from openmemory.search.periods import Period
 from openmemory.search.ranking import Ranked, candidates, chance, levelled, logit, ranked
 from openmemory.search.recency import Recency
-from openmemory.search.weights import FLAGGED, TOKENS, VECTORS, WORDS
+from openmemory.search.weights import FLAGGED, TOKENS, VECTORS, WORDS, Weights
 
 A, B, C, D = (UUID(int=number) for number in range(1, 5))
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -194,11 +194,48 @@ def test_the_name_that_a_text_begins_with(head: str, name: str | None):
 
 
 def test_a_name_in_a_best_text_leads_to_what_begins_with_it():
-    heads = list(enumerate(["Kettler Maschinenbau is in Regensburg", "My brother works at Kettler Maschinenbau"]))
-    first, second = heads
-    assert led(heads, [second], "Who employs my brother?") == {0}
-    assert led(heads, [second], "Where is Kettler Maschinenbau?") == set()
-    assert led(heads, [first], "Who employs my brother?") == set()
+    names = {0: "Kettler Maschinenbau"}
+    texts = list(enumerate(["Kettler Maschinenbau is in Regensburg", "My brother works at Kettler Maschinenbau"]))
+    assert second_hop(names, texts[1:]) == {0}
+    assert second_hop(names, texts[:1]) == set(), "its own text does not count"
+
+
+@pytest.mark.parametrize(
+    ("text", "there"),
+    [("who made demon dice?", True), ("demon dice", True), ("demon dices", False), ("ademon dice", False),
+     ("demons dice, then demon dice", True), ("", False)],
+)  # fmt: skip
+def test_a_question_contains_a_name_as_whole_words(text: str, there: bool):
+    assert contains(text, "demon dice") is there
+
+
+def test_a_text_that_begins_with_a_name_in_the_question_is_about_it():
+    heads = {A: "Kettler Maschinenbau\nA company in Regensburg", B: "My brother works at Kettler Maschinenbau"}
+    texts = [Candidate(id_, 0.5, row=row(head)) for id_, head in heads.items()]
+    found = ranked(texts, QuestionParts("Where is Kettler Maschinenbau?"))
+    assert values(found, "subject") == {A: 1, B: 0}
+    assert values(found, "named") == {A: 0, B: 0}
+    found = ranked(texts, QuestionParts("Where does my brother work?"))
+    assert values(found, "subject") == {A: 0, B: 0}
+    assert values(found, "named") == {A: 1, B: 0}
+
+
+def test_texts_in_threads_have_an_order_of_their_own():
+    alone = [Candidate(A, 0.5, row=row()), Candidate(B, 0.4, row=row())]
+    assert all(hit.weights is VECTORS for hit in ranked(alone, QuestionParts("what?")))
+    mixed = [*alone[:1], Candidate(B, 0.4, row=row(thread="t"))]
+    for hit in ranked(mixed, QuestionParts("what?")):
+        assert hit.weights is not None
+        assert hit.weights.order is VECTORS.thread_order
+        assert hit.weights.score is VECTORS.score
+
+
+@pytest.mark.parametrize("kind", [TOKENS, VECTORS, WORDS])
+def test_more_evidence_never_counts_against_a_text(kind: Weights):
+    for weights in kind:
+        for whole, hinge in (("meaning", "near"), ("words", "covered"), ("tokens", "said")):
+            assert weights[PLACE[whole]] >= 0
+            assert weights[PLACE[whole]] + weights[PLACE[hinge]] >= 0
 
 
 @given(st.lists(st.floats(-9, 9), max_size=9))

@@ -20,7 +20,7 @@ from openmemory.embeddings.chance import USUAL, ChanceCosine
 from openmemory.search.candidate_rows import CandidateRow
 from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit
-from openmemory.search.names import BEST, led
+from openmemory.search.names import BEST, contains, leading_name, second_hop
 from openmemory.search.periods import Period
 from openmemory.search.query_text import words
 from openmemory.search.recency import Recency
@@ -37,7 +37,7 @@ BESIDE = ("before", "after", "second_before", "second_after", "answers", "thread
 
 ABOUT = (
     "asks", "time", "recency", "speaker", "other_speaker", "user", "assistant", "user_me", "assistant_me", "length",
-    "user_length", "assistant_length", "named", "flagged",
+    "user_length", "assistant_length", "subject", "named", "flagged",
 )  # fmt: skip
 
 FEATURES = (*OWN, *COMPARED, *BESIDE, *ABOUT)
@@ -52,10 +52,10 @@ rarely another."""
 UNLISTED = 0.45
 """The nearness of a text that is not among the nearest: what unrelated texts have at most."""
 
-NEARNESS = (0.753, 1.93)
+NEARNESS = (0.757, 1.61)
 """The nearness of a text without a vector, by `estimated` from its coverage; at most `NEAR`."""
 
-MAXSIM = (0.0765, 0.0943, 0.559)
+MAXSIM = (0.0493, 0.109, 0.795)
 """The MaxSim of a text whose tokens were not compared, by `estimated` from its nearness and its coverage."""
 
 SHORT = 16
@@ -185,7 +185,7 @@ def add_beside(table: Table, candidates: Sequence[Candidate], logits: Floats) ->
 
 def add_about(table: Table, candidates: Sequence[Candidate], logits: Floats, question: QuestionParts) -> None:
     """Adds the features of each text: its speaker, time and length, whether it asks, and whether it begins with a name
-    that the best texts contain. The best are those with the highest `logits`."""
+    that the question or one of the best texts contains. The best are those with the highest `logits`."""
     known = [(place, one.row) for place, one in enumerate(candidates) if one.row is not None]
     if not known:
         return
@@ -194,10 +194,14 @@ def add_about(table: Table, candidates: Sequence[Candidate], logits: Floats, que
     length = np.log([row.length + 1 for _, row in known]) - MEAN_LENGTH
     first = [place for place in np.argsort(-logits, kind="stable")[:BEST].tolist() if place in rows]
     best = [(place, rows[place].said or "") for place in first if not rows[place].flagged]
-    named = led(((place, row.head) for place, row in known), best, question.text)
+    asked = question.text.casefold()
+    leading = {place: name for place, row in known if (name := leading_name(row.head))}
+    subjects = {place for place, name in leading.items() if contains(asked, name.casefold())}
+    named = second_hop({place: name for place, name in leading.items() if place not in subjects}, best)
     found: dict[str, Sequence[float] | Floats] = {
         "asks": [row.asks for _, row in known],
         "length": length,
+        "subject": [place in subjects for place in places],
         "named": [place in named for place in places],
         "flagged": [row.flagged for _, row in known],
     }
@@ -207,8 +211,7 @@ def add_about(table: Table, candidates: Sequence[Candidate], logits: Floats, que
         found["recency"] = [question.recency.of(row.created_at) for _, row in known]
     speakers = [speaker(row) for _, row in known]
     if any(speakers):
-        asked = question.text.casefold()
-        wanted = {name for name in set(speakers) if name and name not in _USER | _ASSISTANT and _names(asked, name)}
+        wanted = {name for name in set(speakers) if name and name not in _USER | _ASSISTANT and contains(asked, name)}
         me = float(_ME.search(question.text) is not None)
         found["speaker"] = [said in wanted for said in speakers]
         found["other_speaker"] = [bool(wanted) and said != "" and said not in wanted for said in speakers]
@@ -227,14 +230,3 @@ def speaker(row: CandidateRow) -> str:
         return ""
     found = _SPEAKER.match(row.head)
     return found.group(1).casefold() if found else ""
-
-
-def _names(asked: str, name: str) -> bool:
-    """True if the question contains the name as a word."""
-    at = asked.find(name)
-    while at >= 0:
-        around = asked[max(0, at - 1) : at], asked[at + len(name) : at + len(name) + 1]
-        if not any(one.isalnum() for one in around):
-            return True
-        at = asked.find(name, at + 1)
-    return False

@@ -1,14 +1,17 @@
-"""The names that texts begin with: a second hop from the best hits.
+"""The names that texts begin with: what a text is about, and a second hop from the best hits.
+
+A text is about the name that it begins with: a title, a heading, or a subject. It gains if the question contains that
+name.
 
 "Where is the company of Alice's brother?" needs two memories: the one that names the company, and the one that says
-where it is. The second shares no word with the question, but it often begins with its subject: a title, a heading, or a
-name. So a text gains if one of the best hits contains the name that it begins with, and the question does not.
+where it is. The second shares no word with the question, but it often begins with its subject. So a text also gains if
+one of the best hits contains the name that it begins with, and the question does not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from openmemory.search.query_text import STOP_WORDS
 
@@ -42,11 +45,18 @@ def leading_name(head: str) -> str | None:
     return " ".join(words).rstrip(".,;'") if sum(not word.isdigit() for word in words) > 1 else None
 
 
-def led(heads: Iterable[tuple[int, str]], best: Sequence[tuple[int, str]], question: str) -> set[int]:
-    """The texts, given by their places and first characters, that begin with a name which another of the `best` texts
-    contains and the question does not."""
-    if not best:
-        return set()
-    asked = question.casefold()
-    names = ((place, name) for place, head in heads if (name := leading_name(head)) and name.casefold() not in asked)
-    return {place for place, name in names if any(place != other and name in text for other, text in best)}
+def contains(text: str, name: str) -> bool:
+    """True if the text contains the name, not as a part of a word. Both are in lower case."""
+    at = text.find(name)
+    while at >= 0:
+        around = text[max(0, at - 1) : at], text[at + len(name) : at + len(name) + 1]
+        if not any(one.isalnum() for one in around):
+            return True
+        at = text.find(name, at + 1)
+    return False
+
+
+def second_hop(names: Mapping[int, str], best: Sequence[tuple[int, str]]) -> set[int]:
+    """The places of the texts that begin with a name which another of the `best` texts contains. `names` are those at
+    the start of texts, and `best` the first texts, by their places."""
+    return {place for place, name in names.items() if any(place != other and name in text for other, text in best)}

@@ -144,6 +144,8 @@ def table_of(candidates: Sequence[Candidate], question: QuestionParts, kind: Wei
 def ranked(candidates: Sequence[Candidate], question: QuestionParts) -> list[Ranked]:
     """The candidates as hits, best first. Equal ones keep their order."""
     kind = weights_for(candidates)
+    if any(one.row is not None and one.row.thread for one in candidates):
+        kind = kind.in_threads()
     table = table_of(candidates, question, kind)
     order = np.argsort(-(table @ kind.order), kind="stable")
     own = (table @ kind.score)[order]

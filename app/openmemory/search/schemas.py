@@ -91,7 +91,8 @@ class ScoreParts:
     ] = 0.0
     beside: Annotated[float, Field(description="What other texts of its thread add.")] = 0.0
     text: Annotated[
-        float, Field(description="What is known of the text adds: who says it, its length, if it asks.")
+        float,
+        Field(description="What is known of the text adds: who says it, its length, if it asks, what it is about."),
     ] = 0.0
     time: Annotated[float, Field(description="Added because it was written at a time that the query names.")] = 0.0
     cosine: Annotated[
@@ -104,7 +105,8 @@ class ScoreParts:
         float, Field(description="What is taken off because the memory reads like orders to an assistant.")
     ] = 0.0
     named: Annotated[
-        float, Field(description="Added because it contains names of the best result.", exclude_if=_nothing)
+        float,
+        Field(description="Added because it begins with a name that one of the best contains.", exclude_if=_nothing),
     ] = 0.0
     recency: Annotated[float, Field(description="Added because it is new (search.recency).", exclude_if=_nothing)] = 0.0
     reranked: Annotated[
