@@ -23,7 +23,7 @@ from sqlalchemy import text
 
 from benchmarks.seed import USER, questions, seed
 from benchmarks.service import temporary_folder
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter

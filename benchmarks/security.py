@@ -26,7 +26,7 @@ from sqlalchemy import and_, bindparam, literal_column, select
 
 from benchmarks.seed import USER, questions, seed
 from benchmarks.service import temporary_folder
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
 from openmemory.identity.request import RequestContext, bind

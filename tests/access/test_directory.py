@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.audit.schemas import AuditQuery
 from openmemory.backup.exporting import ExportSelection
 from openmemory.errors import Forbidden, NotFound

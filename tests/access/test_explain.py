@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate

@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import select, text, update
 
 from openmemory.access import keys as keys_module
-from openmemory.access.keys import ApiKeys, KeyCreate
+from openmemory.access.keys import ApiKeys
 from openmemory.access.models import ApiKey
+from openmemory.access.schemas import KeyCreate
 from openmemory.errors import Forbidden, Invalid, NotFound, Unavailable
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.services import Services

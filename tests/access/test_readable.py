@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from openmemory.access.grants import GrantCreate
 from openmemory.access.readable import readable_by
+from openmemory.access.schemas import GrantCreate
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import Memory

@@ -10,7 +10,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes

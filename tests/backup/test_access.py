@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.services import Services
 from tests.backup.archives import EXPORT, IMPORT, Upstream, export, send, tables_of

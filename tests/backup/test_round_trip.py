@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.capture.schemas import CaptureCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.index.generations.backfill import VectorBackfill
-from openmemory.memories.lifecycle.policies import PolicyCreate
+from openmemory.memories.lifecycle.schemas import PolicyCreate
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.state import State
 from openmemory.projects.schemas import NewCheckpoint, NewProject, NewValue

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound

@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 from sqlalchemy import TextClause, text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.categories import assignment, classifier, descriptions, requests
-from openmemory.categories.assignment import CategoryAssignment, Waiting
-from openmemory.categories.preview import Preview
+from openmemory.categories.assignment import CategoryAssignment
+from openmemory.categories.schemas import Preview, Waiting
 from openmemory.categories.taxonomy import NAMES
 from openmemory.config.sections import CategorySettings
 from openmemory.embeddings.port import EmbedderUnavailable

@@ -67,6 +67,6 @@ def test_the_audit_log_tells_who_did_what(om: Run, user: str) -> None:
     lines = lines[1:]
     assert lines[1][2:6] == ["ok", "this machine", "127.0.0.1 rest", user]
     assert added["id"] in lines[1][7]
-    [only] = om("audit", "--user", user, "--event", "memory.add", "--hours", "1").stdout.splitlines()
+    [only] = om("audit", "--user", user, "--event", "memory.add", "--since", "1 hour ago").stdout.splitlines()
     assert "memory.add" in only
     assert om("audit", "--user", user, "--denied").stdout == ""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.dedup import key_value_merge
 from openmemory.dedup.key_values import MAX_TEXT_LENGTH, parsed
 from openmemory.identity.caller import Caller

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.capture.schemas import Added, CaptureCreate
 from openmemory.dedup import near_changes
 from openmemory.embeddings.port import EmbedderUnavailable, TextEmbedding

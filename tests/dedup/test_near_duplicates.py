@@ -10,7 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.capture.adding import Adding
 from openmemory.dedup import near_duplicates
 from openmemory.embeddings.port import EmbedderUnavailable

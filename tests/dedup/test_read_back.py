@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.dedup import read_back
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.errors import ConflictError
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Payload, Point

@@ -15,7 +15,8 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.access import keys as keys_module
-from openmemory.access.keys import ApiKeys, KeyCreate, KeyCreated
+from openmemory.access.keys import ApiKeys
+from openmemory.access.schemas import KeyCreate, KeyCreated
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
 from openmemory.mcp import doors

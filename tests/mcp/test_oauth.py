@@ -19,8 +19,8 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl
 from sqlalchemy import text
 
-from openmemory.access.keys import KeyCreate
 from openmemory.access.oauth.tokens import Tokens
+from openmemory.access.schemas import KeyCreate
 from openmemory.config.settings import Settings
 from openmemory.egress.clients import Egress
 from openmemory.identity.principal import LOCAL

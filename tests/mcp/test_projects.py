@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.services import Services
 from tests.mcp.test_sources import Call, Failure, Lines
 

@@ -10,8 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import GrantCreate, KeyCreate
 from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services

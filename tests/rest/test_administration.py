@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.principal import LOCAL, Principal, Scope
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
 from openmemory.rest.credentials import COOKIE

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from openmemory.access import keys as keys_module
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import MemoryCreate
 from tests.addresses import unused_address

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL
 from tests.backup.archives import Upstream
 

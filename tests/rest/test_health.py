@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from openmemory.access.directory import Directory
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.config.settings import DatabaseSettings
 from openmemory.database.engine import Database
 from openmemory.health.service import Health

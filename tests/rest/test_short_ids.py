@@ -10,7 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import insert
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL
 from openmemory.memories.models import Memory
 from openmemory.services import Services

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL
 from openmemory.services import Services
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from sqlalchemy import select, text
 
-from openmemory.access.grants import GrantCreate
 from openmemory.access.readable import readable_by
+from openmemory.access.schemas import GrantCreate
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.chance import USUAL
 from openmemory.identity.caller import Caller

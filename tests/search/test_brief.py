@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.content_policy.injection import LABEL
 from openmemory.embeddings.local import count_tokens
 from openmemory.errors import Forbidden, Invalid

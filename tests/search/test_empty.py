@@ -8,9 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.access.grants import GrantCreate
-from openmemory.audit.audit_log import AuditAction
-from openmemory.audit.schemas import AuditQuery
+from openmemory.access.schemas import GrantCreate
+from openmemory.audit.schemas import AuditAction, AuditQuery
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate

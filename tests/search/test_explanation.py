@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Space, Spaces

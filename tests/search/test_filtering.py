@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sqlalchemy import literal_column, select, text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL
 from openmemory.index.port import Filter, Hit, Point, SparseVector, Vector, VectorIndex

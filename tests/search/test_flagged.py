@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.schemas import SearchQuery

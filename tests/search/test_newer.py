@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.schemas import SearchAnswer, SearchQuery

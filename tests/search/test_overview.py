@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.aspects import Aspect, told

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.periods import AROUND, HALF_LIFE, MAX_TIME_WORDS, YEARS, NamedTimes, Period, _parser, read

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from openmemory.access.grants import GrantCreate
 from openmemory.access.rule_cache import RuleCache
+from openmemory.access.schemas import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import query_analysis

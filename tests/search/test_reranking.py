@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.config.sections import RerankerSettings
 from openmemory.config.settings import load
 from openmemory.egress.clients import Egress

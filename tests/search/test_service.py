@@ -8,9 +8,8 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, update
 
-from openmemory.access.grants import GrantCreate
-from openmemory.audit.audit_log import AuditAction
-from openmemory.audit.schemas import AuditQuery
+from openmemory.access.schemas import GrantCreate
+from openmemory.audit.schemas import AuditAction, AuditQuery
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding
 from openmemory.errors import Invalid

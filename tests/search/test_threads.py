@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.memories.state import State

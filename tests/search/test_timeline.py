@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.errors import Forbidden, Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate

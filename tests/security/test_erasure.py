@@ -12,8 +12,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import GrantCreate, KeyCreate
 from openmemory.backup.exporting import ExportSelection
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL

@@ -15,8 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
-from openmemory.access.keys import KeyCreate, KeyCreated
+from openmemory.access.schemas import GrantCreate, KeyCreate, KeyCreated
 from openmemory.errors import Invalid
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.schemas import MemoryCreate

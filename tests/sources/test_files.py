@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.errors import BatchRefused, Forbidden, Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind

@@ -8,7 +8,7 @@ from html import unescape
 from typing import Any
 from urllib.parse import parse_qsl
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.services import Services
 from tests.web.conftest import Visitor

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.embedded.folder import temporary
 from openmemory.identity.principal import LOCAL
 from openmemory.services import Services

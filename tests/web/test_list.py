@@ -11,7 +11,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery
 from openmemory.projects.schemas import NewValue

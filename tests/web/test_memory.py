@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from openmemory.access.grants import GrantCreate
+from openmemory.access.schemas import GrantCreate
 from openmemory.memories.lifecycle.superseding import supersede
 from openmemory.services import Services
 from openmemory.web.differences import MOST_WORDS, Piece, difference

@@ -12,9 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from openmemory.access.keys import KeyCreate
-from openmemory.audit.audit_log import AuditAction
-from openmemory.audit.schemas import AuditQuery
+from openmemory.access.schemas import KeyCreate
+from openmemory.audit.schemas import AuditAction, AuditQuery
 from openmemory.config.settings import load
 from openmemory.errors import Forbidden
 from openmemory.identity.principal import LOCAL

@@ -13,9 +13,8 @@ from uuid import UUID
 import httpx
 import pytest
 
-from openmemory.access.keys import KeyCreate, KeyCreated
-from openmemory.audit.audit_log import AuditAction
-from openmemory.audit.schemas import AuditQuery
+from openmemory.access.schemas import KeyCreate, KeyCreated
+from openmemory.audit.schemas import AuditAction, AuditQuery
 from openmemory.identity.principal import LOCAL
 from openmemory.rest.credentials import COOKIE
 from openmemory.services import Services

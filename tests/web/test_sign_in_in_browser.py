@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from openmemory.access.keys import KeyCreate
 from openmemory.access.oauth.sign_in import OAuthSignIn
 from openmemory.access.oauth.tokens import Tokens
+from openmemory.access.schemas import KeyCreate
 from openmemory.config.settings import Settings
 from openmemory.egress.clients import Egress
 from openmemory.identity.principal import LOCAL

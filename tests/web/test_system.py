@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import func, select
 
 from openmemory.access.directory import Directory
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.database.engine import Database
 from openmemory.identity.principal import LOCAL
 from openmemory.index.sync.reconcile import LOCK

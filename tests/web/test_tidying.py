@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import ARRAY, ColumnElement, Uuid, bindparam, exists, func, literal_column, select, text, update
 
 from openmemory.access.models import App
 from openmemory.access.readable import readable_by
+from openmemory.access.schemas import RECENT_DAYS, AppDetail, AppPage, AppSort, AppSummary
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database, Tx
 from openmemory.database.id_partitions import IdPartition
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
-from openmemory.serialization.omission import is_none
-from openmemory.serialization.timestamps import NaiveTime
-
-AppSort = Literal["name", "memories", "memories_accessed"]
-
-
-RECENT_DAYS = 7
-"""The days whose writes and accesses are counted as recent."""
 
 
 def _of_each_app(counted: str, moment: str, rows: str, which: str) -> CompiledStatement:
@@ -74,57 +66,10 @@ _DETAIL = text(
 )
 
 
-class AppSummary(BaseModel):
-    """An app and how much it wrote and read."""
-
-    id: UUID
-    name: str
-    is_active: bool = Field(description="A paused app (false) neither reads nor writes.")
-    total_memories_created: int = Field(description="Memories it wrote that are not deleted.")
-    total_memories_accessed: int = Field(description="Different memories it accessed.")
-    recently_created: int | None = Field(
-        None,
-        description=f"Those of them that it wrote in the last {RECENT_DAYS} days; only with `activity`.",
-        exclude_if=is_none,
-    )
-    recently_accessed: int | None = Field(
-        None,
-        description=f"Those of them that it accessed in the last {RECENT_DAYS} days; only with `activity`.",
-        exclude_if=is_none,
-    )
-    last_accessed: NaiveTime | None = Field(
-        None, description="UTC without an offset; only with `activity`, and if it ever did.", exclude_if=is_none
-    )
-    last_created: NaiveTime | None = Field(
-        None, description="When the newest of its memories was created; as `last_accessed`.", exclude_if=is_none
-    )
-
-
 _COUNTED = (
     "total_memories_created", "total_memories_accessed", "recently_created", "recently_accessed", "last_accessed",
     "last_created",
 )  # fmt: skip
-
-
-class AppPage(BaseModel):
-    """A page of a user's apps."""
-
-    total: int
-    page: int
-    page_size: int
-    apps: list[AppSummary]
-
-
-class AppDetail(BaseModel):
-    """One app. Unlike the list of apps, it counts deleted memories too, and every access."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    is_active: bool = Field(description="A paused app (false) neither reads nor writes.")
-    total_memories_created: int = Field(description="Memories it wrote, deleted ones too.")
-    total_memories_accessed: int = Field(description="Its accesses; several to one memory count each.")
-    first_accessed: NaiveTime | None = Field(description="UTC without an offset.")
-    last_accessed: NaiveTime | None = Field(description="UTC without an offset.")
 
 
 class Apps:

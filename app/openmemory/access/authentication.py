@@ -16,7 +16,7 @@ from openmemory.access.browser_sessions import BrowserSessions
 from openmemory.access.keys import ApiKeys
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.addresses import is_loopback, network_of
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database

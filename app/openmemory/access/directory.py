@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.access.models import App, User
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.sections import AccessSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Text, and_, cast, column, delete, exists, func, literal, or_, select, table, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
@@ -17,17 +15,14 @@ from openmemory.access import rule_cache
 from openmemory.access.explanation import hindrance, reason
 from openmemory.access.models import AccessControl, App
 from openmemory.access.readable import counts, keys_of, readable_by, wrote
+from openmemory.access.schemas import Grant, GrantCreate, GrantExplanation
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
-from openmemory.config.settings import MAX_NAME_LENGTH
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.names import category_name
-
-Effect = Literal["allow", "deny"]
-ObjectType = Literal["memory", "app", "namespace", "category", "all"]
 
 _OBJECT_EXISTS = {
     "memory": text("SELECT true FROM memories WHERE id = CAST(:object AS uuid) AND user_id = :user"),
@@ -48,44 +43,6 @@ _MAKE_CATEGORY = text("INSERT INTO categories (name) VALUES (:name) ON CONFLICT 
 _CATEGORY = text("SELECT id FROM categories WHERE name = :name FOR KEY SHARE")
 _CATEGORIES = table("categories", column("id"), column("name"))
 _AT_ONE_MOMENT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-
-
-class GrantCreate(BaseModel):
-    """A rule to make.
-
-    `app` is the subject's name, or null for every app of the user. `object` is the id of a memory, an app's or a
-    category's name or id, or a namespace's name; none for everything. Apps and categories of a name need not exist yet.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    effect: Effect
-    app: str | None = Field(default=None, max_length=MAX_NAME_LENGTH)
-    object_type: ObjectType
-    object: str | None = Field(default=None, max_length=MAX_NAME_LENGTH)
-
-
-class Grant(BaseModel):
-    """A rule that is in force."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: UUID
-    effect: Effect
-    app: str | None = Field(description="The app it speaks to; null: every app of the user.")
-    object_type: ObjectType
-    object: str | None = Field(description="The memory's id, the app's or category's id, or the namespace's name.")
-    object_name: str | None = Field(description="The name of the app, category or namespace.")
-    created_at: datetime
-
-
-class GrantExplanation(BaseModel):
-    """The decision on one memory for one app, and its reason."""
-
-    allowed: bool
-    reason: str = Field(description="Why, in words.")
-    rule: Grant | None = Field(description="The rule that decides; null: none does.")
-    considered: list[Grant] = Field(description="All rules that speak of the memory, in the order of precedence.")
 
 
 class Grants:

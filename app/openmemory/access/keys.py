@@ -18,20 +18,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import BigInteger, Text, Uuid, bindparam, exists, func, or_, select, text, type_coerce, update
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from openmemory.access.directory import Directory
 from openmemory.access.models import ApiKey, User
+from openmemory.access.schemas import Key, KeyCreate, KeyCreated
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
-from openmemory.config.settings import MAX_NAME_LENGTH
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound, Unavailable
 from openmemory.identity.principal import Principal, Scope
-from openmemory.serialization.timestamps import DateOrTime
 
 REMEMBERED = 5.0
 """Seconds that a valid key is cached. Another process may therefore accept a revoked key for that long."""
@@ -51,51 +49,6 @@ _LIKE_CREDENTIAL = re.compile(
 def looks_like_credential(text: str) -> bool:
     """Returns True if a text appears to contain an API key, the key of a data folder, or a token."""
     return _LIKE_CREDENTIAL.search(text) is not None
-
-
-class KeyCreate(BaseModel):
-    """A key to make. Either `user_id` or `everyone` says whose it is."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    name: str = Field(min_length=1, max_length=MAX_NAME_LENGTH, description="What it is for, such as `laptop`.")
-    user_id: str | None = Field(default=None, description="The user it speaks for; made if new.")
-    everyone: bool = Field(default=False, description="It speaks for whatever user a request names.")
-    app: str | None = Field(
-        default=None, description="The app it speaks for, made if new; left out: any app, and the user themself."
-    )
-    namespaces: list[str] | None = Field(
-        default=None, min_length=1, max_length=100, description="The namespaces that it reaches; left out: all."
-    )
-    scopes: list[Scope] = Field(default=[Scope.READ, Scope.WRITE], min_length=1, description="What it may do.")
-    expires_at: DateOrTime | None = Field(
-        default=None, description="When it ends, a date, or a time with an offset; left out: never."
-    )
-
-
-class Key(BaseModel):
-    """A key, without the key itself."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: UUID
-    prefix: str = Field(description="The beginning of the key, by which it is recognised.")
-    name: str
-    user_id: str | None = Field(description="The user it speaks for; null: every user.")
-    app: str | None
-    namespaces: list[str] | None
-    scopes: list[Scope]
-    created_at: datetime
-    created_by: str
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    last_used_at: datetime | None = Field(description="To within a minute.")
-
-
-class KeyCreated(Key):
-    """A new key, shown this once."""
-
-    key: str = Field(description="Keep it: it cannot be shown again.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
 from openmemory.audit.models import MemoryAccessLog
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller

@@ -7,7 +7,6 @@ transaction; statements that read and log at once use `inserted`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from sqlalchemy import ARRAY, CTE, Integer, String, Uuid, bindparam, cast, func,
 from sqlalchemy.dialects.postgresql import JSONB
 
 from openmemory.access.models import AuditEvent
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
@@ -23,102 +23,6 @@ from openmemory.identity.principal import Principal
 
 NAMED = 1_000
 """The maximum number of ids that one event lists; `count` is the number of all."""
-
-
-class AuditAction(StrEnum):
-    """The type of an action. The values are stored."""
-
-    MEMORY_ADD = "memory.add"
-    MEMORY_SEARCH = "memory.search"
-    MEMORY_LIST = "memory.list"
-    MEMORY_GET = "memory.get"
-    MEMORY_EXPORT = "memory.export"
-    MEMORY_IMPORT = "memory.import"
-    MEMORY_UPDATE = "memory.update"
-    MEMORY_PAUSE = "memory.pause"
-    MEMORY_ARCHIVE = "memory.archive"
-    MEMORY_EXPIRE = "memory.expire"
-    MEMORY_LINK = "memory.link"
-    MEMORY_UNLINK = "memory.unlink"
-    MEMORY_DELETE = "memory.delete"
-    MEMORY_DELETE_ALL = "memory.delete_all"
-    MEMORY_RESTORE = "memory.restore"
-    MEMORY_ERASE = "memory.erase"
-    MEMORY_KEEP_BOTH = "memory.keep_both"
-    MEMORY_ACCESS_LOG = "memory.access_log"
-    USER_ERASE = "user.erase"
-    USER_GET = "user.get"
-    USER_TIMEZONE = "user.timezone"
-    CATEGORY_LIST = "category.list"
-    CATEGORY_DESCRIBE = "category.describe"
-    CATEGORY_FORGET = "category.forget"
-    STATS_READ = "stats.read"
-    APP_LIST = "app.list"
-    APP_GET = "app.get"
-    APP_PAUSE = "app.pause"
-    APP_RESUME = "app.resume"
-    GRANT_LIST = "grant.list"
-    GRANT_EXPLAIN = "grant.explain"
-    GRANT_CREATE = "grant.create"
-    GRANT_REVOKE = "grant.revoke"
-    KEY_LIST = "key.list"
-    KEY_CREATE = "key.create"
-    KEY_REVOKE = "key.revoke"
-    KEY_ROTATE = "key.rotate"
-    CONFIG_READ = "config.read"
-    CONFIG_CHANGE = "config.change"
-    CONFIG_RESET = "config.reset"
-    CONFIG_TEST = "config.test"
-    CAPTURE_LIST = "capture.list"
-    CAPTURE_GET = "capture.get"
-    CAPTURE_ADD = "capture.add"
-    CAPTURE_APPLY = "capture.apply"
-    CAPTURE_IMPORT = "capture.import"
-    CAPTURE_UNDO = "capture.undo"
-    THREAD_ADD = "thread.add"
-    THREAD_LIST = "thread.list"
-    THREAD_READ = "thread.read"
-    THREAD_CLOSE = "thread.close"
-    THREAD_DELETE = "thread.delete"
-    THREAD_EXPIRE = "thread.expire"
-    THREAD_RESTORE = "thread.restore"
-    THREAD_ERASE = "thread.erase"
-    SESSION_SAVE = "session.save"
-    SESSION_LIST = "session.list"
-    SESSION_READ = "session.read"
-    PROJECT_REGISTER = "project.register"
-    PROJECT_LIST = "project.list"
-    PROJECT_USAGE = "project.usage"
-    PROJECT_ANCHORS = "project.anchors"
-    PROJECT_SHARE = "project.share"
-    PROJECT_IMPORT = "project.import"
-    PROJECT_CHECK = "project.check"
-    PROJECT_MOVE = "project.move"
-    PROJECT_DELETE = "project.delete"
-    SOURCE_LIST = "source.list"
-    SOURCE_IMPORT = "source.import"
-    FILE_PLAN = "file.plan"
-    FILE_STORE = "file.store"
-    FILE_REMOVE = "file.remove"
-    FILE_LIST = "file.list"
-    DOCUMENT_STORE = "document.store"
-    DOCUMENT_LIST = "document.list"
-    DOCUMENT_READ = "document.read"
-    DOCUMENT_DOWNLOAD = "document.download"
-    DOCUMENT_DELETE = "document.delete"
-    DOCUMENT_RESTORE = "document.restore"
-    DOCUMENT_ERASE = "document.erase"
-    PASSAGE_SEARCH = "passage.search"
-    POLICY_LIST = "policy.list"
-    POLICY_CREATE = "policy.create"
-    POLICY_DELETE = "policy.delete"
-    AUDIT_READ = "audit.read"
-    INDEX_SYNC = "index.sync"
-    INSTALLATION_DECIDE = "installation.decide"
-    ACCESS_DENIED = "access.denied"
-    """A request that the credential does not allow, or about another's object; `result` is the error's code."""
-    CREDENTIAL_REFUSED = "credential.refused"
-    """A credential that is wrong, expired or revoked."""
 
 
 _COLUMNS = (

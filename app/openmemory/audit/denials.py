@@ -7,7 +7,7 @@ from uuid import UUID
 
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Database
 from openmemory.errors import Forbidden, NotFound, OpenMemoryError
 from openmemory.identity.principal import Principal

@@ -13,7 +13,15 @@ from openmemory.access.readable import was_visible
 from openmemory.audit import audit_log
 from openmemory.audit.access_log import READS
 from openmemory.audit.models import MemoryAccessLog
-from openmemory.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, AuditPage, AuditQuery, LastExport
+from openmemory.audit.schemas import (
+    AccessLogEntry,
+    AccessLogPage,
+    AuditAction,
+    AuditEntry,
+    AuditPage,
+    AuditQuery,
+    LastExport,
+)
 from openmemory.config.settings import AuditSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.identity.caller import Caller
@@ -120,7 +128,7 @@ class Audit:
         )
         async with self._database.transaction() as tx:
             rows = (await tx.execute(query)).all()
-            await audit_log.record(tx, who, audit_log.AuditAction.AUDIT_READ)
+            await audit_log.record(tx, who, AuditAction.AUDIT_READ)
         events = [AuditEntry.model_validate(row) for row in rows[: wanted.limit]]
         return AuditPage(events=events, next=events[-1].id if len(rows) > wanted.limit else None)
 
@@ -136,7 +144,7 @@ class Audit:
         caller.may_read()
         query = (
             select(AuditEvent.at, AuditEvent.principal_name)
-            .where(AuditEvent.event == audit_log.AuditAction.MEMORY_EXPORT, AuditEvent.user_id == caller.user_id)
+            .where(AuditEvent.event == AuditAction.MEMORY_EXPORT, AuditEvent.user_id == caller.user_id)
             .order_by(AuditEvent.id.desc())
             .limit(1)
         )

@@ -43,7 +43,7 @@ from openmemory.identity.principal import Principal
 from openmemory.memories import validation
 from openmemory.memories.changes import text_hash
 from openmemory.memories.intake import Intake
-from openmemory.memories.lifecycle.policies import Action, CriteriaType
+from openmemory.memories.lifecycle.schemas import Action, CriteriaType
 from openmemory.memories.schemas import MemoryUpdate
 
 _NAMED = ("memory", "app", "category")

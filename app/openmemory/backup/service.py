@@ -18,7 +18,7 @@ from openmemory.access.directory import Directory
 from openmemory.access.restore import ComparedIds, adopt_ids, drop_unbound_rules, restore_user
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.backup import duplicates
 from openmemory.backup.container import Container
 from openmemory.backup.exporting import ArchiveWriter, ExportSelection

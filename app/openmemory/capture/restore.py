@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from openmemory.access.restore import DERIVED
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 

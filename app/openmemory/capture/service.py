@@ -16,7 +16,7 @@ from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.capture import queue, undoing, usage
 from openmemory.capture.intake import checked
 from openmemory.capture.models import UNREAD, Capture, Status

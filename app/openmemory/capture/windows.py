@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import insert, text
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.capture.intake import checked
 from openmemory.capture.models import Capture
 from openmemory.capture.rows import WINDOW, columns_of, principal_of

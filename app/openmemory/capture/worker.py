@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import func, update
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.capture import queue, rows, usage, verbatim
 from openmemory.capture.applying import Applied, Applying, touched
 from openmemory.capture.extraction import BadAnswer, Cost, Extractor, NoModel

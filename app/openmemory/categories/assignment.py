@@ -17,7 +17,6 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from pydantic import BaseModel
 from sqlalchemy import bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import UUID as PG_UUID
@@ -28,7 +27,7 @@ from openmemory.audit.access_log import AccessType
 from openmemory.categories import classifier, descriptions, requests
 from openmemory.categories import preview as category_preview
 from openmemory.categories.classifier import CategoryVectors, Choice, Matrix
-from openmemory.categories.preview import Preview
+from openmemory.categories.schemas import MAX_CHARACTERS, MAX_MEMORIES, Preview, Waiting
 from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject
 from openmemory.config.sections import CategorySettings
 from openmemory.database.engine import Database, Tx
@@ -64,7 +63,7 @@ _IDS = ARRAY(PG_UUID())
 _DUE = text(
     f"""
     SELECT k.memory_id AS id, m.user_id, u.user_id AS user,
-        left(m.content, {classifier.MAX_CHARACTERS}) AS content, e.vector
+        left(m.content, {MAX_CHARACTERS}) AS content, e.vector
     FROM pending_categorizations AS k
     JOIN memories AS m ON m.id = k.memory_id
     JOIN users AS u ON u.id = m.user_id
@@ -143,13 +142,6 @@ _WAITING = text(
     JOIN memories AS m ON m.id = k.memory_id WHERE m.user_id = :user
     """  # noqa: S608 - only a constant is put in
 )
-
-
-class Waiting(BaseModel):
-    """Memories that the service is to look at for categories; `failed`: of these, those that it could not file yet."""
-
-    waiting: int
-    failed: int
 
 
 class CategoryAssignment:
@@ -246,7 +238,7 @@ class CategoryAssignment:
         """
         caller.must_be_owner("see which categories would be assigned")
         caller.may_read()
-        validation.between(limit, "limit", 1, category_preview.MAX_MEMORIES)
+        validation.between(limit, "limit", 1, MAX_MEMORIES)
         space = self._spaces.serving
         async with self._database.transaction() as tx:
             rows, total = await category_preview.read(tx, caller, space.model, again=again, limit=limit)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from openmemory.categories.schemas import MAX_CHARACTERS
 from openmemory.categories.taxonomy import Subject
 
 Matrix = npt.NDArray[np.float32]
@@ -29,9 +30,6 @@ SHARPNESS = 1.3
 
 LEVEL = 1.6
 """The score in standard deviations at which one category alone is as likely as no category."""
-
-MAX_CHARACTERS = 2_000
-"""The number of characters of a text that are searched for words."""
 
 
 class CategoryVectors(NamedTuple):

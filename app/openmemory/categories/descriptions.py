@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, Field
 from sqlalchemy import bindparam, delete, func, select, text
 from sqlalchemy.dialects.postgresql import ARRAY, TEXT, insert
 from sqlalchemy.dialects.postgresql import UUID as PG_UUID
 
 from openmemory.access.models import User
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.categories import requests
+from openmemory.categories.schemas import MAX_DESCRIPTION_LENGTH, DescribedCategories, DescribedCategory
 from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject, described
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
@@ -31,8 +30,6 @@ from openmemory.memories.schemas import MemoryUpdate
 OWN = 100
 """The maximum number of categories of a user's own, besides OpenMemory's."""
 
-MAX_DESCRIPTION_LENGTH = 500
-"""The maximum length of a description."""
 
 # A user's own description takes precedence over the shared one. The shared one counts only for categories that the
 # user's clients have assigned.
@@ -57,27 +54,6 @@ _OWN = text(
     ) AS c
     """
 ).bindparams(bindparam("users", type_=ARRAY(PG_UUID())), bindparam("known", type_=ARRAY(TEXT)))
-
-
-class DescribedCategory(BaseModel):
-    """A category that the service files under, and by what."""
-
-    id: UUID | None = Field(description="Its id; null: no memory has it yet.")
-    name: str
-    description: str = Field(description="What it is about: what the memories are compared with.")
-    described_by: Literal["user", "everybody", "openmemory"] = Field(
-        description="Who says so: the user; who set up what all users read, of a category that the user files under;"
-        " or it is one of OpenMemory's twenty."
-    )
-    created_at: datetime | None = Field(description="When the user first said so; null: they did not.")
-    updated_at: datetime | None = Field(description="When the user last said something else.")
-
-
-class DescribedCategories(BaseModel):
-    """The categories that the service assigns to a user's memories: their own by name, then OpenMemory's."""
-
-    categories: list[DescribedCategory]
-    total: int
 
 
 class Descriptions:

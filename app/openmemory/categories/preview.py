@@ -6,47 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, Field
 from sqlalchemy import and_, exists, func, literal_column, or_, select, true
 
 from openmemory.access.readable import readable_by
-from openmemory.categories.classifier import MAX_CHARACTERS, Choice
+from openmemory.categories.classifier import Choice
+from openmemory.categories.schemas import MAX_CHARACTERS, Preview, PreviewItem, WouldBe
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.index.models import Embedding, ItemKind
 from openmemory.memories.models import Memory, MemoryCategory, PendingCategorization, ReclassificationRequest
 from openmemory.memories.repository import CATEGORY_NAMES, KEPT_STATES
 
-MAX_MEMORIES = 500
-"""The maximum number of memories in a preview."""
-
 _NEVER: Any = literal_column("'infinity'::timestamptz")
-
-
-class WouldBe(BaseModel):
-    """A category that a memory would get."""
-
-    name: str
-    confidence: float = Field(description="How sure the service is, 0 to 1.")
-
-
-class PreviewItem(BaseModel):
-    """A memory whose categories no client has set."""
-
-    memory_id: UUID
-    memory: str = Field(
-        description=f"Its text, or the first {MAX_CHARACTERS:,} characters, which are those that count."
-    )
-    categories: list[WouldBe] = Field(description="The categories that it would get, the surest first.")
-    now: list[str] = Field(description="The categories that the service has assigned by now.")
-    ready: bool = Field(description="False: it has no vector of the model in use yet, and so cannot get categories.")
-
-
-class Preview(BaseModel):
-    """The categories that would be assigned, newest memories first."""
-
-    items: list[PreviewItem]
-    total: int = Field(description="Memories that would be looked at in all.")
 
 
 async def read(tx: Tx, caller: Caller, model: str, *, again: bool, limit: int) -> tuple[Sequence[Any], int]:

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, connected, path_part
+from openmemory.cli.operations import add
 from openmemory.cli.options import User, words
-from openmemory.cli.output import CommandAnswer, Table, memories, progress
+from openmemory.cli.output import CommandAnswer, Table, memories, plain, progress
+from openmemory.operations.categories import PATH, forget_category
 
-categories = typer.Typer(help="List, describe and assign categories.", no_args_is_help=True)
+categories = typer.Typer(no_args_is_help=True)
 
-_CATEGORIES = "/api/v1/categories"
-_PATH = f"{_CATEGORIES}/assign"
+_PATH = f"{PATH}/assign"
 _FIRST_LOOK, _LOOK_EVERY = 0.1, 1.0
 """Seconds until the first check of how many memories wait, and between later checks."""
 
@@ -25,7 +26,7 @@ async def list_categories(client: Client, user: User = None) -> CommandAnswer:
     """List the categories of active and paused memories, and those that the user described, by name."""
     params = {"user_id": user}
     used = await client.call("GET", "/api/v1/memories/categories", params=params)
-    described = await client.call("GET", _CATEGORIES, params=params)
+    described = await client.call("GET", PATH, params=params)
     found = _together(used["categories"], described["categories"])
     rows = [(category["name"], category["description"], category["described_by"]) for category in found]
     table = Table(["name", "description", "described by"], rows, wide="description")
@@ -59,23 +60,17 @@ async def describe(
     Categories that a client assigned stay.
     """
     params = {"user_id": user}
-    made = await client.call("PUT", _path(name), params=params, body={"description": words(description)})
+    made = await client.call(
+        "PUT", f"{PATH}/{path_part(name)}", params=params, body={"description": words(description)}
+    )
     return CommandAnswer(made, f"{made['name']}: {made['description']}")
 
 
-@categories.command()
-@connected
-async def forget(
-    client: Client, name: Annotated[str, typer.Argument(metavar="NAME", help="The category.")], user: User = None
-) -> CommandAnswer:
-    """Delete the user's description of a category. Categories that a client assigned stay."""
-    await client.call("DELETE", _path(name), params={"user_id": user})
-    return CommandAnswer({"forgotten": name}, f"Deleted the description of {name}.")
+def _forgotten(_: Any, given: dict[str, Any]) -> CommandAnswer:
+    return CommandAnswer({"forgotten": given["name"]}, f"Deleted the description of {plain(given['name'])}.")
 
 
-def _path(name: str) -> str:
-    # A name of only dots would lead to another path.
-    return f"{_CATEGORIES}/{path_part(name).replace('.', '%2E')}"
+add(categories, forget_category, _forgotten)
 
 
 @categories.command()

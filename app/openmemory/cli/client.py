@@ -145,11 +145,11 @@ class Client:
         raise NotFound(f"{await self.user(user)} has no memories of the category {name!r}", code="category_not_found")
 
 
-def path_part(text: str, safe: str = "") -> str:
-    """A text of the user as a part of a path."""
+def path_part(text: str) -> str:
+    """A text of the user as a part of a path. A part of only dots would lead to another path."""
     from urllib.parse import quote
 
-    return quote(replace_in(text), safe=safe)
+    return quote(replace_in(text), safe="").replace(".", "%2E")
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

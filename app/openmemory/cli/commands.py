@@ -10,8 +10,6 @@ import typer
 
 from openmemory.cli.add import add
 from openmemory.cli.apps import apps
-from openmemory.cli.audit import audit
-from openmemory.cli.categories import categories
 from openmemory.cli.config import config
 from openmemory.cli.connect import clients, connect, disconnect
 from openmemory.cli.context import context
@@ -20,18 +18,15 @@ from openmemory.cli.documents import documents
 from openmemory.cli.erase import erase
 from openmemory.cli.export import export
 from openmemory.cli.files import files
-from openmemory.cli.grants import grants
 from openmemory.cli.help import in_groups
 from openmemory.cli.hooks import hook, hooks
 from openmemory.cli.import_ import import_
 from openmemory.cli.ingest import ingest
 from openmemory.cli.installation import installation
-from openmemory.cli.keys import keys
 from openmemory.cli.list_ import list_
 from openmemory.cli.mcp import mcp
 from openmemory.cli.memories import accesses, archive, delete, get, history, pause, related, restore, update
 from openmemory.cli.open import open_
-from openmemory.cli.policies import policies
 from openmemory.cli.review import review
 from openmemory.cli.rules import rules
 from openmemory.cli.search import search
@@ -91,7 +86,9 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
         "conflicts": Later("List the facts that disagree, and decide which one holds."),
         "duplicates": Later("List memories that say nearly the same, and keep one or both."),
         "undo": Later("Undo a decision, or a change of many memories, some minutes later at most.", group=False),
-        "accesses": accesses, "categories": categories, "policies": policies,
+        "accesses": accesses,
+        "categories": Later("List, describe and assign categories."),
+        "policies": Later("Manage the rules by which memories are archived or expire."),
     },
     "Projects and sources": {
         "context": context,
@@ -108,7 +105,11 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
     },
     "Access": {
         "activity": Later("Show what came into the memory, and what apps read."),
-        "audit": audit, "usage": usage, "apps": apps, "grants": grants, "keys": keys, "timezone": timezone,
+        "audit": Later("Show who did what, when and from which address, newest first.", group=False),
+        "usage": usage, "apps": apps,
+        "grants": Later("Manage the rules on which app may read what."),
+        "keys": Later("Manage the API keys of assistants, programs and people."),
+        "timezone": timezone,
     },
     "Moving and erasing": {"import": import_, "export": export, "erase": erase},
     "Service": {

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, connected
+from openmemory.cli.operations import add
 from openmemory.cli.options import User
 from openmemory.cli.output import CommandAnswer, Table, local_time
 from openmemory.errors import Invalid, NotFound
+from openmemory.operations.keys import PATH, list_keys
 
-keys = typer.Typer(help="Manage the API keys of assistants, programs and people.", no_args_is_help=True)
+keys = typer.Typer(no_args_is_help=True)
 
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The key's id or prefix, as `keys list` shows it.")]
 
@@ -55,18 +57,10 @@ async def create(
         "name": name, "user_id": None if all_users else await client.user(user), "everyone": all_users, "app": app,
         "namespaces": namespace or None, "scopes": scopes, "expires_at": ends,
     }  # fmt: skip
-    return _shown(await client.call("POST", "/api/v1/keys", body=body))
+    return _shown(await client.call("POST", PATH, body=body))
 
 
-@keys.command("list")
-@connected
-async def list_keys(
-    client: Client,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="Only keys of this user; default: all.")] = None,
-    ended: Annotated[bool, typer.Option("--ended", help="Include revoked and expired keys.")] = False,
-) -> CommandAnswer:
-    """List the keys, newest first."""
-    found = await client.call("GET", "/api/v1/keys", params={"user_id": user, "ended": ended})
+def _listed(found: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (
             key["prefix"],
@@ -85,11 +79,14 @@ async def list_keys(
     return CommandAnswer(found, Table(columns, rows, wide="name"))
 
 
+add(keys, list_keys, _listed)
+
+
 @keys.command()
 @connected
 async def revoke(client: Client, key: KeyId) -> CommandAnswer:
     """Revoke a key. All processes reject it within five seconds."""
-    answer = await client.call("DELETE", f"/api/v1/keys/{await _id(client, key)}")
+    answer = await client.call("DELETE", f"{PATH}/{await _id(client, key)}")
     return CommandAnswer(answer, f"Revoked {key}.")
 
 
@@ -103,7 +100,7 @@ async def rotate(
     ] = 0,
 ) -> CommandAnswer:
     """Replace a key with a new one of the same rights."""
-    return _shown(await client.call("POST", f"/api/v1/keys/{await _id(client, key)}/rotate", params={"keep": keep}))
+    return _shown(await client.call("POST", f"{PATH}/{await _id(client, key)}/rotate", params={"keep": keep}))
 
 
 async def _id(client: Client, key: str) -> str:
@@ -112,7 +109,7 @@ async def _id(client: Client, key: str) -> str:
         return key
     if "_" in key.removeprefix("om_"):
         raise Invalid("KEY", "must be the prefix (om_ and eight characters) and not the key: command lines are visible")
-    found = await client.call("GET", "/api/v1/keys")
+    found = await client.call("GET", PATH)
     for one in found["keys"]:
         if one["prefix"] == key:
             return str(one["id"])

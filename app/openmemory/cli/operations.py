@@ -5,17 +5,20 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from enum import Enum
+from functools import reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
 from uuid import UUID
 
 import typer
-from pydantic.fields import FieldInfo
 
 from openmemory.cli import project
 from openmemory.cli.client import Client, connected, path_part
-from openmemory.cli.options import SCOPE, App, AsApp, PageNumber, Rows, User
+from openmemory.cli.options import SCOPE, App, AsApp, PageNumber, Rows, Since, User
 from openmemory.cli.output import CommandAnswer
-from openmemory.operations.description import Operation, Speaker
+from openmemory.operations.description import InCommand, Operation, Parameter, Speaker
 
 Show = Callable[[Any, dict[str, Any]], CommandAnswer]
 """Makes the answer for people of what REST returned and of what the user gave."""
@@ -31,35 +34,37 @@ Project = Annotated[
 _SHARED: dict[str, tuple[str, Any]] = {
     "namespace": ("namespace", Project),
     "page": ("page", PageNumber),
+    "since": ("since", Since),
     "size": ("limit", Rows),
 }
 """The options that are the same in all commands, by the name of the parameter."""
 
+_OPTIONS = {"user_id": "user"} | {name: option for name, (option, _) in _SHARED.items()}
+"""The names of options that are not those of their parameters."""
 
-def command(operation: Operation[Any, Any], show: Show) -> Callable[..., None]:
+
+def command(operation: Operation[Any, Any, Any], show: Show) -> Callable[..., None]:
     """Returns the command of an operation. Parameters without a default are arguments, in their order.
 
     A namespace that is not given is that of the folder.
     """
-    hints = get_type_hints(operation.run, localns={"Services": Any, "Caller": Any}, include_extras=True)
-    parameters = list(inspect.signature(operation.run).parameters.values())[2:]
-    called = {one.name: _SHARED.get(one.name, (one.name, None))[0] for one in parameters}
+    shared: dict[str, Any] = {} if operation.speaker is Speaker.CREDENTIAL else {"user_id": User}
+    if operation.speaker in _APPS:
+        shared["app"] = _APPS[operation.speaker]
+    called = {name: _OPTIONS.get(name, name) for name in (*(one.name for one in operation.parameters), *shared)}
 
     async def run(client: Client, /, **given: Any) -> CommandAnswer:
         request = {name: given[option] for name, option in called.items()}
-        request |= {"user_id": given["user"], "app": given.get("app")}
         if "namespace" in request:
             request["namespace"] = project.here(given["namespace"])
-        path = re.sub(r"\{(\w+)(:path)?\}", lambda part: _filled(request.pop(part[1]), part[2]), operation.path)
-        if operation.has_body:
-            return show(await client.call(operation.method, path, body=request), given)
-        return show(await client.call(operation.method, path, params=request), given)
+        path = re.sub(r"\{(\w+)(:path)?\}", lambda part: path_part(str(request.pop(part[1]))), operation.path)
+        if not operation.has_body:
+            return show(await client.call(operation.method, path, params=request), given)
+        query = {name: request.pop(name) for name in operation.query}
+        return show(await client.call(operation.method, path, params=query, body=request), given)
 
-    taken = {"user": (User, None)}
-    if operation.speaker in _APPS:
-        taken["app"] = (_APPS[operation.speaker], None)
-    own = [_parameter(called[one.name], hints[one.name], one) for one in parameters]
-    own += [_keyword(name, kind, default) for name, (kind, default) in taken.items()]
+    own = [_parameter(one) for one in operation.parameters]
+    own += [_keyword(called[name], kind, None) for name, kind in shared.items()]
     first = inspect.Parameter("client", inspect.Parameter.POSITIONAL_ONLY, annotation=Client)
     # Typer takes arguments in the order of the signature.
     signature = inspect.Signature([first, *own], return_annotation=CommandAnswer)
@@ -68,42 +73,47 @@ def command(operation: Operation[Any, Any], show: Show) -> Callable[..., None]:
     return connected(run)
 
 
-def add(group: typer.Typer, operation: Operation[Any, Any], show: Show) -> None:
+def add(group: typer.Typer, operation: Operation[Any, Any, Any], show: Show) -> None:
     """Adds the command of an operation to its group, under the last word of its name."""
     group.command(operation.command.rpartition(" ")[2])(command(operation, show))
 
 
-def _filled(value: Any, whole: str | None) -> str:
-    return path_part(str(value), "/" if whole else "")
-
-
-def _parameter(name: str, kind: Any, parameter: inspect.Parameter) -> inspect.Parameter:
+def _parameter(one: Parameter) -> inspect.Parameter:
     """Returns a parameter as Typer takes it."""
-    if parameter.name in _SHARED:
-        default = None if parameter.name == "namespace" else parameter.default
-        return _keyword(name, _SHARED[parameter.name][1], default)
-    base, *notes = get_args(kind) if get_origin(kind) is Annotated else (kind,)
-    words = next((note for note in notes if isinstance(note, FieldInfo)), FieldInfo())
+    option = _OPTIONS.get(one.name, one.name)
+    if one.name in _SHARED:
+        return _keyword(option, _SHARED[one.name][1], None if one.name == "namespace" else one.default)
+    choices = get_args(one.kind) if get_origin(one.kind) is Literal else ()
+    text, base = _help(one), _as_text(one.kind)
+    if (one.note(InCommand) or (InCommand.ARGUMENT if one.required else InCommand.OPTION)) is InCommand.ARGUMENT:
+        text = " ".join(part for part in (text, f"One of {', '.join(choices)}." if choices else "") if part)
+        metavar = one.name.removesuffix("_id").upper()
+        return _keyword(option, Annotated[base, typer.Argument(metavar=metavar, help=text)], one.default)
+    flags = [f"--{option.replace('_', '-')}"]
+    if base is bool:
+        return _keyword(option, Annotated[base, typer.Option(*flags, help=text)], one.default)
+    metavar = "|".join(choices) or ("N" if base is int or int in get_args(base) else "NAME")
+    return _keyword(option, Annotated[base, typer.Option(*flags, metavar=metavar, help=text)], one.default)
+
+
+def _help(parameter: Parameter) -> str:
+    """Returns the description of a parameter, with an example if that is short."""
+    words = parameter.words
     example = f"Such as {words.examples[0]}." if words.examples and len(str(words.examples[0])) < 20 else ""
-    text = " ".join(part for part in (words.description, example) if part)
-    choices = "|".join(get_args(base)) if get_origin(base) is Literal else None
-    base = _as_text(base)
-    if parameter.default is inspect.Parameter.empty:
-        argument = typer.Argument(metavar=choices or name.upper(), help=text)
-        return _keyword(name, Annotated[base, argument])
-    metavar = choices or ("N" if base is int or int in get_args(base) else "NAME")
-    return _keyword(name, Annotated[base, typer.Option(metavar=metavar, help=text)], parameter.default)
+    return " ".join(part for part in (words.description, example) if part)
 
 
 def _as_text(kind: Any) -> Any:
     """Returns a type with text in the place of ids and choices. The service checks them, and takes the first characters
     of some ids."""
-    if kind is UUID or get_origin(kind) is Literal:
+    if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, UUID | Enum)):
         return str
     if get_origin(kind) is list:
         return list[_as_text(get_args(kind)[0])]  # type: ignore[misc]
-    return str | None if kind == UUID | None else kind
+    if get_origin(kind) is UnionType:
+        return reduce(or_, map(_as_text, get_args(kind)))
+    return kind
 
 
-def _keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+def _keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)

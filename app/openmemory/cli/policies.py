@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.ids import meant, whole
-from openmemory.cli.options import PageNumber, PageSize, User
+from openmemory.cli.operations import add as add_operation
+from openmemory.cli.options import User
 from openmemory.cli.output import CommandAnswer, Table, local_time, memories
+from openmemory.operations.policies import PATH, list_archive_policies, list_upcoming
 
-policies = typer.Typer(help="Manage the rules by which memories are archived or expire.", no_args_is_help=True)
-
-_PATH = "/api/v1/archive-policies"
+policies = typer.Typer(no_args_is_help=True)
 
 
-@policies.command("list")
-@connected
-async def list_policies(client: Client, user: User = None) -> CommandAnswer:
-    """List the policies in force, oldest first."""
-    found = await client.call("GET", _PATH, params={"user_id": user})
+def _listed(found: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (
             policy["id"],
@@ -33,6 +29,19 @@ async def list_policies(client: Client, user: User = None) -> CommandAnswer:
         for policy in found["policies"]
     ]
     return CommandAnswer(found, Table(["id", "made", "days", "type", "of", "action"], rows, wide="of"))
+
+
+def _upcoming(found: Any, given: dict[str, Any]) -> CommandAnswer:
+    rows = [
+        (local_time(item["at"]), item["action"], item["policy_id"] or "itself", item["memory_id"], item["content"])
+        for item in found["items"]
+    ]
+    notes = [f"Page {given['page']}; {memories(found['total'])} in all."] if len(rows) < found["total"] else []
+    return CommandAnswer(found, Table(["when", "action", "by", "id", "memory"], rows, wide="memory"), notes=notes)
+
+
+add_operation(policies, list_archive_policies, _listed)
+add_operation(policies, list_upcoming, _upcoming)
 
 
 @policies.command()
@@ -58,29 +67,8 @@ async def add(
         "user_id": user, "criteria_type": criteria_type, "criteria_name": criteria,
         "days_to_expire" if expire else "days_to_archive": days,
     }  # fmt: skip
-    made = await client.call("POST", _PATH, body=body)
+    made = await client.call("POST", PATH, body=body)
     return CommandAnswer(made, made["id"])
-
-
-@policies.command()
-@connected
-async def upcoming(
-    client: Client,
-    *,
-    within_days: Annotated[int, typer.Option(metavar="N", min=0, max=36_500, help="Only the next N days.")] = 7,
-    limit: PageSize = 50,
-    page: PageNumber = 1,
-    user: User = None,
-) -> CommandAnswer:
-    """List the memories that will expire or be archived, soonest first."""
-    params = {"user_id": user, "within_days": within_days, "size": limit, "page": page}
-    found = await client.call("GET", f"{_PATH}/upcoming", params=params)
-    rows = [
-        (local_time(item["at"]), item["action"], item["policy_id"] or "itself", item["memory_id"], item["content"])
-        for item in found["items"]
-    ]
-    notes = [f"Page {page}; {memories(found['total'])} in all."] if len(rows) < found["total"] else []
-    return CommandAnswer(found, Table(["when", "action", "by", "id", "memory"], rows, wide="memory"), notes=notes)
 
 
 @policies.command()
@@ -92,7 +80,7 @@ async def remove(
 ) -> CommandAnswer:
     """Remove a policy. Memories that it archived stay archived, and expired ones stay expired."""
     if whole(policy) is None:
-        listed = await client.call("GET", _PATH, params={"user_id": user})
+        listed = await client.call("GET", PATH, params={"user_id": user})
         policy = meant(policy, (str(one["id"]) for one in listed["policies"]), "Policy")
-    await client.call("DELETE", f"{_PATH}/{policy}", params={"user_id": user})
+    await client.call("DELETE", f"{PATH}/{policy}", params={"user_id": user})
     return CommandAnswer({"removed": policy}, f"Removed {policy}.")

@@ -149,5 +149,5 @@ async def delete(
 ) -> CommandAnswer:
     """Delete everything in a project. Each thing can be restored by itself."""
     confirm(f"Delete everything in {namespace}?", yes)
-    gone = await client.call("DELETE", f"{PATH}/{path_part(namespace, '/')}", params={"user_id": user})
+    gone = await client.call("DELETE", f"{PATH}/{path_part(namespace)}", params={"user_id": user})
     return CommandAnswer(gone, f"{gone['memories']} memories and {gone['passages']} passages deleted.")

@@ -22,7 +22,7 @@ _TOGETHER = 500
 
 
 def _of(thread: str, part: str = "") -> str:
-    return f"{_PATH}/{path_part(thread, '/')}{part}"
+    return f"{_PATH}/{path_part(thread)}{part}"
 
 
 @threads.command("list")

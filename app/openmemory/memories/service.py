@@ -19,8 +19,7 @@ from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import is_not_paused, readable_by
 from openmemory.audit import access_log, audit_log, service
 from openmemory.audit.access_log import AccessType
-from openmemory.audit.audit_log import AuditAction
-from openmemory.audit.schemas import AccessLogPage
+from openmemory.audit.schemas import AccessLogPage, AuditAction
 from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx

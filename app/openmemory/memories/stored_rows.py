@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope

@@ -17,22 +17,43 @@ The command line imports these modules. They know only the schemas of features, 
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from inspect import cleandoc
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic.fields import FieldInfo
+
+from openmemory.memories.state import State
 
 if TYPE_CHECKING:
-    from openmemory.identity.caller import Caller
+    from openmemory.access.directory import Belonging
     from openmemory.services import Services
 
+W = TypeVar("W")
 P = ParamSpec("P")
 R = TypeVar("R")
+NoteT = TypeVar("NoteT")
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
-Run = Callable[Concatenate["Services", "Caller", P], Awaitable[R]]
+Run = Callable[Concatenate["Services", W, P], Awaitable[R]]
 
 
 class Speaker(Enum):
@@ -45,28 +66,76 @@ class Speaker(Enum):
     """The user themself, or an app of theirs if the request names one."""
     OWNER = "owner"
     """The user themself."""
+    NEW_OWNER = "new_owner"
+    """The user themself, who is made on first use."""
+    CREDENTIAL = "credential"
+    """Nobody but the credential: the use case gets its principal."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryReference:
     """Marks a parameter as the id of a memory: requests may give its first characters. The use case gets the id."""
 
+    target: State = State.DELETED
+    """The memory is one that the caller may move to this state; with the default one that they may read."""
+
+
+class InCommand(Enum):
+    """Marks how a command takes a parameter. Without a mark, a parameter with a default is an option, and another one
+    an argument."""
+
+    ARGUMENT = "argument"
+    OPTION = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A keyword parameter of a use case."""
+
+    name: str
+    kind: Any
+    """Its type, without `Annotated`."""
+    notes: tuple[Any, ...]
+    """The rest of `Annotated`."""
+    default: Any
+
+    @property
+    def required(self) -> bool:
+        """True if a request must contain it."""
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def words(self) -> FieldInfo:
+        """Its description, examples and bounds."""
+        return self.note(FieldInfo) or FieldInfo()
+
+    def note(self, type_: type[NoteT]) -> NoteT | None:
+        """Returns the note of this type, or None."""
+        return next((one for one in self.notes if isinstance(one, type_)), None)
+
 
 @dataclass(frozen=True)
-class Operation(Generic[P, R]):
+class Operation(Generic[W, P, R]):
     """A use case with its route. Calling it calls the function, with the services and the caller first."""
 
-    run: Run[P, R]
+    run: Run[W, P, R]
     method: Method
     path: str
     tag: str
     speaker: Speaker
     errors: tuple[int, ...]
     """The statuses of its error responses besides those of every operation."""
-    example: Mapping[str, Any] = field(default_factory=dict)
-    """An example of the body."""
+    status: int = 200
+    """The status of its answer."""
+    examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Examples of the body, by their names."""
     body: str = ""
     """The name of the body's schema; empty: that of the operation with `Body`."""
+    query: tuple[str, ...] = ()
+    """The parameters that are in the query although the method has a body."""
+    owned: Belonging | None = None
+    """The type of the object whose id is in the path, such as `grant` for `{grant_id}`. A request that names no user
+    means its owner, if the credential speaks for every user."""
     command: str = ""
     """The command that does it, such as `values set`; empty: there is none."""
     tool: str = ""
@@ -77,10 +146,32 @@ class Operation(Generic[P, R]):
         """The id of the operation: the name of the function."""
         return self.run.__name__
 
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of a request besides user and app, in the order of the signature."""
+        signature = list(inspect.signature(self.run).parameters.values())[2:]
+        return tuple(Parameter(one.name, *_parted(self._hints[one.name]), one.default) for one in signature)
+
+    @property
+    def result(self) -> Any:
+        """The type of the answer."""
+        return self._hints["return"]
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        unread = {"Services": Any, "Caller": Any, "Principal": Any}
+        return get_type_hints(self.run, localns=unread, include_extras=True)
+
+    @property
+    def in_path(self) -> tuple[str, ...]:
+        """The names of the parameters in the path, in their order."""
+        return tuple(re.findall(r"\{(\w+)", self.path))
+
     @property
     def has_body(self) -> bool:
-        """True if the parameters that are not in the path are fields of a body; otherwise they are in the query."""
-        return self.method in ("POST", "PUT")
+        """True if it has a body. Its fields are the parameters that are neither in the path nor in the query."""
+        elsewhere = {*self.in_path, *self.query}
+        return self.method in ("POST", "PUT") and any(one.name not in elsewhere for one in self.parameters)
 
     @property
     def help(self) -> str:
@@ -92,7 +183,7 @@ class Operation(Generic[P, R]):
         """The first paragraph of the docstring."""
         return " ".join(self.help.partition("\n\n")[0].split())
 
-    async def __call__(self, services: Services, caller: Caller, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def __call__(self, services: Services, caller: W, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.run(services, caller, *args, **kwargs)
 
 
@@ -103,19 +194,32 @@ def operation(
     tag: str,
     speaker: Speaker,
     errors: tuple[int, ...] = (),
+    status: int = 200,
     example: Mapping[str, Any] | None = None,
+    examples: Mapping[str, Mapping[str, Any]] | None = None,
     body: str = "",
+    query: tuple[str, ...] = (),
+    owned: Belonging | None = None,
     command: str = "",
     tool: str = "",
-) -> Callable[[Run[P, R]], Operation[P, R]]:
-    """Describes the function below as an operation. See the module."""
+) -> Callable[[Run[W, P, R]], Operation[W, P, R]]:
+    """Describes the function below as an operation. `example`: the only one of the `examples`. See the module."""
+    shown = examples or ({"an example": example} if example else {})
 
-    def described(run: Run[P, R]) -> Operation[P, R]:
-        return Operation(run, method, path, tag, speaker, errors, example or {}, body, command, tool)
+    def described(run: Run[W, P, R]) -> Operation[W, P, R]:
+        return Operation(run, method, path, tag, speaker, errors, status, shown, body, query, owned, command, tool)
 
     return described
 
 
-def operations_of(module: ModuleType) -> list[Operation[Any, Any]]:
+def operations_of(module: ModuleType) -> list[Operation[Any, Any, Any]]:
     """Returns the operations that a module describes, in their order."""
     return [one for one in vars(module).values() if isinstance(one, Operation)]
+
+
+def _parted(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Returns a type without `Annotated`, and the notes of that."""
+    if get_origin(kind) is not Annotated:
+        return kind, ()
+    first, *notes = get_args(kind)
+    return first, tuple(notes)

@@ -18,7 +18,7 @@ from openmemory.access.apps import refuse_paused
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx, violated
 from openmemory.database.retry import retry_on_conflict

@@ -7,7 +7,7 @@ from sqlalchemy import func, text
 from openmemory.access.apps import refuse_if_paused
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict

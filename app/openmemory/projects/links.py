@@ -15,7 +15,7 @@ from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.settings import LimitSettings
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database, Tx, violated

@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict

@@ -11,10 +11,11 @@ from pydantic import BaseModel, Discriminator, Field, Tag
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.memories.state import State
+from openmemory.operations.parameters import Message
 from openmemory.rest.caller import LEFT_OUT, BodyUser, GivenId, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import MemoriesOfUser, Message
+from openmemory.rest.schemas import MemoriesOfUser
 from openmemory.services import Services
 
 router = Router("/api/v1/memories/actions", "memories")

@@ -7,31 +7,38 @@ from collections import defaultdict
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from openmemory.operations import activity, links, projects, state, tidying, values
+from openmemory.operations import (
+    activity,
+    apps,
+    audit,
+    categories,
+    grants,
+    keys,
+    links,
+    policies,
+    projects,
+    state,
+    tidying,
+    values,
+)
 from openmemory.operations.description import operations_of
 from openmemory.rest import (
     actions,
     anchors,
-    apps,
-    audit,
     backup,
     batch,
     brief,
     bundles,
     captures,
-    categories,
     config,
     context,
     documents,
     files,
-    grants,
     health,
-    keys,
     me,
     memories,
     metadata,
     metrics,
-    policies,
     search,
     sessions,
     sources,
@@ -45,7 +52,10 @@ from openmemory.rest.description import describe_guard
 from openmemory.rest.docs import add_docs
 from openmemory.rest.errors import add_error_handlers
 
-OPERATIONS = [one for module in (projects, state, values, links, tidying, activity) for one in operations_of(module)]
+_MODULES = (
+    projects, state, values, links, tidying, activity, grants, policies, categories, keys, audit, apps,
+)  # fmt: skip
+OPERATIONS = [one for module in _MODULES for one in operations_of(module)]
 """The operations that are described once for all doors."""
 
 ROUTERS = (
@@ -64,14 +74,8 @@ ROUTERS = (
     context.router,
     files.router,
     documents.router,
-    grants.router,
-    policies.router,
-    categories.router,
-    keys.router,
-    audit.router,
     config.router,
     backup.router,
-    apps.router,
     stats.router,
     me.router,
     users.router,

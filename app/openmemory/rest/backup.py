@@ -25,11 +25,11 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.identity.request import request_context_of
 from openmemory.memories.schemas import OnError
+from openmemory.operations.parameters import FromDate, ToDate, first_moment, last_moment
 from openmemory.rest import upload
 from openmemory.rest.caller import LEFT_OUT, AuthenticatedRequest, BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import Problem, documented, problem
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import FromDate, ToDate, first_moment, last_moment
 from openmemory.uploads.spool import Spool
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,8 @@ from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
 from openmemory.identity.request import principal_of
-from openmemory.memories import short_ids, validation
+from openmemory.memories import short_ids
+from openmemory.operations.parameters import name_or_none, user_or_none
 from openmemory.services import Services
 
 
@@ -49,7 +50,7 @@ class AuthenticatedRequest:
             Forbidden: the credential does not speak for that user.
             NotFound: no such user.
         """
-        return await self.services.directory.owner(self.principal, self._checked(user), make=make)
+        return await self.services.directory.owner(self.principal, user_or_none(self.services, user), make=make)
 
     async def as_owner_or_new(self, user: str | None) -> Caller:
         """Returns the user themself, as `as_owner`. A user who does not exist is not created, and has no id.
@@ -57,7 +58,7 @@ class AuthenticatedRequest:
         Raises:
             Forbidden: the credential does not speak for that user.
         """
-        return await self.services.directory.owner_or_new(self.principal, self._checked(user))
+        return await self.services.directory.owner_or_new(self.principal, user_or_none(self.services, user))
 
     async def as_owner_of(self, what: Belonging, id_: UUID, user: str | None) -> Caller:
         """Returns the user themself for a request about one object. Without a user name, the owner of that object is
@@ -91,22 +92,13 @@ class AuthenticatedRequest:
     async def as_app(self, user: str | None, app: str | None) -> Caller:
         """Returns an app of a user. Creates both on first use if the credential may write. None means what the
         credential is for, or the configured default."""
-        if app is not None:
-            app = validation.name(app, "app", self.services.settings.limits)
-        return await self.services.directory.speaking(self.principal, self._checked(user), app)
+        names = user_or_none(self.services, user), name_or_none(self.services, app, "app")
+        return await self.services.directory.speaking(self.principal, *names)
 
     async def as_owner_or_app(self, user: str | None, app: str | None) -> Caller:
         """Returns an app of a user who exists, or the user themself if no app is named."""
         owner = await self.as_owner(user)
         return owner if app is None else await self.as_app(user, app)
-
-    def _checked(self, user: str | None) -> str | None:
-        if user is None:
-            return None
-        if not user.strip():
-            hint = "user_id must not be blank; leave it out to mean the default user."
-            raise NotFound("User not found", code="user_not_found", hint=hint)
-        return validation.name(user, "user_id", self.services.settings.limits)
 
 
 async def _asking(services: TheServices, principal: ThePrincipal) -> AuthenticatedRequest:
@@ -153,7 +145,6 @@ memory."""
 MemoryInPath = Annotated[
     GivenId, Path(description="The memory's id, or its first characters; 409: several memories have them.")
 ]
-AppId = Annotated[UUID, Path(description="The app's id.")]
 WHOSE = "The user's name; left out: whose it is, or with a user's own credential that user."
 _WHOSE = Query(description=WHOSE)
 OwnersId = Annotated[str | None, _WHOSE]
@@ -169,23 +160,11 @@ async def _owner_of_memory(
     return await asking.as_owner(user_id or None)
 
 
-async def _owner_of_app(asking: TheAsking, app_id: AppId, user_id: OwnersId = None) -> Caller:
-    return await asking.as_owner_of("app", app_id, user_id)
-
-
 CaptureId = Annotated[UUID, Path(description="The capture's id.")]
 
 
 async def _owner_of_capture(asking: TheAsking, capture_id: CaptureId, user_id: OwnersId = None) -> Caller:
     return await asking.as_owner_of("capture", capture_id, user_id)
-
-
-async def _owner_of_grant(asking: TheAsking, grant_id: UUID, user_id: OwnersId = None) -> Caller:
-    return await asking.as_owner_of("grant", grant_id, user_id)
-
-
-async def _owner_of_policy(asking: TheAsking, policy_id: UUID, user_id: OwnersId = None) -> Caller:
-    return await asking.as_owner_of("policy", policy_id, user_id)
 
 
 Owner = Annotated[Caller, Depends(_owner)]
@@ -204,14 +183,5 @@ async def _memory_id(services: TheServices, caller: OwnerOfMemory, memory_id: Me
 MemoryId = Annotated[UUID, Depends(_memory_id)]
 """The memory in the path, to read it as the `OwnerOfMemory`."""
 
-OwnerOfApp = Annotated[Caller, Depends(_owner_of_app)]
-"""The user that `?user_id=` names, or the owner of the app in the path."""
-
 OwnerOfCapture = Annotated[Caller, Depends(_owner_of_capture)]
 """The user that `?user_id=` names, or the owner of the capture in the path."""
-
-OwnerOfGrant = Annotated[Caller, Depends(_owner_of_grant)]
-"""The user that `?user_id=` names, or the owner of the rule in the path."""
-
-OwnerOfPolicy = Annotated[Caller, Depends(_owner_of_policy)]
-"""The user that `?user_id=` names, or the owner of the archive policy in the path."""

@@ -16,21 +16,17 @@ from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryUpdate
 from openmemory.memories.state import State
+from openmemory.operations.parameters import FromDate, Message, ToDate, first_moment, last_moment
 from openmemory.rest.caller import MemoryId, MemoryInPath, Owner, OwnerOfMemory, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import (
-    FromDate,
     MemoriesOfUser,
     MemoryChange,
     MemoryDetail,
     MemoryFilter,
     MemoryPage,
-    Message,
     NewMemoryOfUser,
-    ToDate,
-    first_moment,
-    last_moment,
     listed,
     parts,
 )

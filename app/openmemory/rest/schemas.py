@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -25,11 +24,12 @@ from openmemory.memories.schemas import (
 )
 from openmemory.memories.state import State
 from openmemory.memories.validation import MAX_DAYS
+from openmemory.operations.parameters import FromDate, ToDate
 from openmemory.rest.caller import BodyUser, GivenId
 from openmemory.rest.zones import BodyTimezone
 from openmemory.search.schemas import CorpusName
 from openmemory.serialization.omission import is_none
-from openmemory.serialization.timestamps import DateOrTime, EpochSeconds, TimeBound
+from openmemory.serialization.timestamps import DateOrTime, EpochSeconds
 
 FILTER = (
     "Conditions, as mem0 writes them. Fields: namespace, app, app_id, category, category_id, kind, thread_id, key,"
@@ -47,23 +47,6 @@ EXPLAIN = (
     "Explain each result: the terms of its score, with the rank, raw score, normalised score and weight of every"
     " retrieval method. Explain the answer: how the question was read."
 )
-
-_BOUND = (
-    "Seconds since 1970 (not milliseconds), or a date or time in ISO 8601. Without an offset it is of the time zone of"
-    " the request."
-)
-FromDate = Annotated[TimeBound, Field(description=f"{_BOUND} A date means its first moment.")]
-ToDate = Annotated[TimeBound, Field(description=f"{_BOUND} A date includes its whole day.")]
-
-
-def first_moment(bound: TimeBound | None, zone: ZoneInfo) -> datetime | None:
-    """Returns the moment at which a range begins, in UTC."""
-    return None if bound is None else bound.first(zone)
-
-
-def last_moment(bound: TimeBound | None, zone: ZoneInfo) -> datetime | None:
-    """Returns the last moment of a range, in UTC."""
-    return None if bound is None else bound.last(zone)
 
 
 def _in_utc(value: datetime) -> datetime:
@@ -307,12 +290,6 @@ class MemoryFilter(BaseModel):
     from_date: FromDate | None = None
     to_date: ToDate | None = None
     show_archived: bool | None = False
-
-
-class Message(BaseModel):
-    """The result, in words."""
-
-    message: str
 
 
 class SearchBody(BaseModel):

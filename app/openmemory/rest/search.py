@@ -7,11 +7,12 @@ from typing import Annotated
 
 from fastapi import Body, Query, Request
 
+from openmemory.operations.parameters import first_moment, last_moment
 from openmemory.rest.caller import Owner, TheAsking, TheServices
 from openmemory.rest.disconnect import while_connected
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import AS_OF, EXPLAIN, SearchBody, first_moment, last_moment, listed
+from openmemory.rest.schemas import AS_OF, EXPLAIN, SearchBody, listed
 from openmemory.rest.zones import InTimezone
 from openmemory.search import filters
 from openmemory.search.schemas import SearchAnswer, SearchQuery

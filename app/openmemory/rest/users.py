@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import Path, Query
 
 from openmemory.errors import Invalid
+from openmemory.operations.parameters import Message
 from openmemory.rest.caller import TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import Message
 
 router = Router("/api/v1/users", "access")
 

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from openmemory.access.authentication import credentials_required
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.addresses import web_url
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database

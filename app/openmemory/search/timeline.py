@@ -29,7 +29,7 @@ from openmemory.access.models import App
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict

@@ -11,7 +11,7 @@ from sqlalchemy import Text, bindparam, func, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
 from openmemory.content_policy import injection, secrets

@@ -21,7 +21,7 @@ from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
 from openmemory.content_policy import secrets

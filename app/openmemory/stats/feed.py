@@ -25,7 +25,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from openmemory.access.models import App, AuditEvent
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller, Default

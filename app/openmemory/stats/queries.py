@@ -10,7 +10,7 @@ from sqlalchemy import ARRAY, DateTime, Uuid, bindparam, literal_column, select,
 
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default

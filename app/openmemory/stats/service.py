@@ -12,7 +12,7 @@ from openmemory.access.apps import must_be_theirs
 from openmemory.access.models import App
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation

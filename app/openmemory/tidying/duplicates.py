@@ -34,7 +34,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.config.sections import DedupSettings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database

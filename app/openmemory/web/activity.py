@@ -15,9 +15,9 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from openmemory.access.authentication import Authenticator
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.errors import Invalid, TooMany
-from openmemory.memories.lifecycle.upcoming import UpcomingQuery
+from openmemory.memories.lifecycle.schemas import UpcomingQuery
 from openmemory.stats.feed import KINDS
 from openmemory.web.charts import calendar
 from openmemory.web.page import PageRequest, TheForm, ThePage

@@ -12,8 +12,7 @@ from fastapi import APIRouter, Query
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from openmemory.access.apps import RECENT_DAYS, AppSummary
-from openmemory.access.grants import Effect, Grant, GrantCreate, ObjectType
+from openmemory.access.schemas import RECENT_DAYS, AppSummary, Effect, Grant, GrantCreate, ObjectType
 from openmemory.config.settings import MAX_NAME_LENGTH
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from openmemory.categories.descriptions import MAX_DESCRIPTION_LENGTH
+from openmemory.categories.schemas import MAX_DESCRIPTION_LENGTH
 from openmemory.errors import Invalid
 from openmemory.web.page import TheForm, ThePage, Undo, text_of
 

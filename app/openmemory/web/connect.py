@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from openmemory.access.apps import AppSummary
+from openmemory.access.schemas import AppSummary
 from openmemory.connect.clients import AssistantClient, assistants
 from openmemory.connect.connections import entry
 from openmemory.connect.links import link

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from openmemory.access.keys import KeyCreate, KeyCreated
+from openmemory.access.schemas import KeyCreate, KeyCreated
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Scope
-from openmemory.rest.keys import with_checked_names
+from openmemory.operations.keys import with_checked_names
 from openmemory.web.page import PageRequest, TheForm, ThePage, id_of, names_of, text_of, texts_of, validated
 
 router = APIRouter(include_in_schema=False)
@@ -38,7 +38,7 @@ async def create(page: ThePage, form: TheForm) -> Response:
     )
     if not texts_of(form, "scopes"):
         raise Invalid("scopes", f"must name at least one of {', '.join(Scope)}")
-    made = await page.services.keys.create(page.principal, with_checked_names(new, page.services.settings.limits))
+    made = await page.services.keys.create(page.principal, with_checked_names(page.services, new))
     return await _shown(page, made)
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from openmemory.access.grants import GrantExplanation
+from openmemory.access.schemas import GrantExplanation
 from openmemory.audit.schemas import AccessLogPage
 from openmemory.capture.schemas import CaptureView
 from openmemory.errors import ConflictError

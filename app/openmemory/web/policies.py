@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from openmemory.errors import Invalid
 from openmemory.memories import validation
-from openmemory.memories.lifecycle.policies import CriteriaType, Policy, PolicyCreate
+from openmemory.memories.lifecycle.schemas import CriteriaType, Policy, PolicyCreate
 from openmemory.web.page import TheForm, ThePage, Undo, id_of, text_of, validated
 
 router = APIRouter(include_in_schema=False)

@@ -14,7 +14,7 @@ from openmemory.errors import Forbidden
 from openmemory.index.sync.reconcile import alone
 from openmemory.jobs import schedule
 from openmemory.memories.lifecycle import archiving
-from openmemory.memories.lifecycle.policies import PolicyCreate
+from openmemory.memories.lifecycle.schemas import PolicyCreate
 from openmemory.memories.schemas import MemoryUpdate
 from openmemory.services import Services
 from tests.contract.openmemory.conftest import Remember

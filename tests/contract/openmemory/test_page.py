@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from openmemory.access.directory import Directory
-from openmemory.access.keys import KeyCreate
+from openmemory.access.schemas import KeyCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
 from openmemory.services import Services

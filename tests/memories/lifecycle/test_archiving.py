@@ -11,8 +11,8 @@ from sqlalchemy.dialects import postgresql
 
 from openmemory.identity.caller import Caller
 from openmemory.memories.lifecycle.archiving import due, parameters
-from openmemory.memories.lifecycle.policies import CriteriaType, PolicyCreate
-from openmemory.memories.lifecycle.upcoming import UpcomingQuery, statement
+from openmemory.memories.lifecycle.schemas import CriteriaType, PolicyCreate, UpcomingQuery
+from openmemory.memories.lifecycle.upcoming import statement
 from openmemory.memories.models import Memory
 from openmemory.services import Services
 

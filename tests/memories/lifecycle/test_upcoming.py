@@ -9,8 +9,7 @@ import pytest
 
 from openmemory.errors import Forbidden, Invalid
 from openmemory.identity.caller import Caller
-from openmemory.memories.lifecycle.policies import PolicyCreate
-from openmemory.memories.lifecycle.upcoming import UpcomingPage, UpcomingQuery
+from openmemory.memories.lifecycle.schemas import PolicyCreate, UpcomingPage, UpcomingQuery
 from openmemory.memories.schemas import Expiry, MemoryUpdate
 from openmemory.memories.state import State
 from openmemory.services import Services

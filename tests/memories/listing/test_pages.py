@@ -177,7 +177,7 @@ async def test_a_list_is_narrowed_to_apps_in_the_order_of_their_names(
 async def test_an_apps_list_and_its_total_hold_what_rules_allow(
     services: Services, owner: Caller, new_user: str, world: list[MemoryRecord]
 ):
-    from openmemory.access.grants import GrantCreate
+    from openmemory.access.schemas import GrantCreate
 
     claude = await services.directory.caller(new_user, "claude")
     rule = GrantCreate(effect="deny", object_type="category", object="red", app="claude")

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import ConflictError, Unavailable

@@ -2,105 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Literal, Self, get_args
+from typing import Any, get_args
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy import ColumnElement, case, delete, exists, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.access.models import App, User
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import AuditAction
-from openmemory.config.settings import MAX_NAME_LENGTH
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories.changes import category_ids
 from openmemory.memories.intake import Intake
+from openmemory.memories.lifecycle.schemas import Action, Policy, PolicyCreate
 from openmemory.memories.models import ArchivePolicy, Category, MemoryCategory
 from openmemory.memories.schemas import MemoryUpdate
-from openmemory.memories.validation import MAX_DAYS
 
 MAX_POLICIES = 200
 """The maximum number of policies per user. Each is evaluated every hour."""
-
-CriteriaType = Literal["user", "app", "category", "namespace"]
-
-Action = Literal["archive", "expire"]
-
-
-class PolicyCreate(BaseModel):
-    """A policy to make. An app or category is told by its id or its name, a namespace by its name."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    criteria_type: CriteriaType = Field(description="What it is about: everything of the user, or of one of these.")
-    criteria_id: UUID | None = Field(default=None, description="The app's or category's id.")
-    criteria_name: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MAX_NAME_LENGTH,
-        description="The namespace; or the app's or category's name.",
-    )
-    days_to_archive: int | None = Field(
-        default=None, ge=1, le=MAX_DAYS, description="Days without a change after which it is archived."
-    )
-    days_to_expire: int | None = Field(
-        default=None,
-        ge=1,
-        le=MAX_DAYS,
-        description="In place of `days_to_archive`: days after which it expires, changed or not, from when it was made"
-        " or last made active again. A memory's own `expires_at` takes precedence.",
-    )
-
-    @property
-    def action(self) -> Action:
-        """The action of the policy."""
-        return "archive" if self.days_to_expire is None else "expire"
-
-    @property
-    def days(self) -> int:
-        """The number of days after which the action takes place."""
-        return self.days_to_archive or self.days_to_expire or 0
-
-    @model_validator(mode="after")
-    def _tells_when(self) -> Self:
-        if self.days_to_archive is None and self.days_to_expire is None:
-            raise ValueError("days_to_archive: must be given, or days_to_expire")
-        if self.days_to_archive is not None and self.days_to_expire is not None:
-            raise ValueError("days_to_expire: must be left out where days_to_archive is given; make two policies")
-        return self
-
-    @model_validator(mode="after")
-    def _tells_what(self) -> Self:
-        given = (self.criteria_id is not None) + (self.criteria_name is not None)
-        if self.criteria_type == "user" and self.criteria_name is not None:
-            raise ValueError("criteria_name: must be left out where criteria_type is user")
-        if self.criteria_type == "namespace" and (self.criteria_id is not None or self.criteria_name is None):
-            raise ValueError("criteria_name: must name the namespace, which has no id")
-        if self.criteria_type in ("app", "category") and given != 1:
-            raise ValueError(f"criteria_id: must tell the {self.criteria_type}, or criteria_name; not both")
-        return self
-
-
-class Policy(BaseModel):
-    """A policy that is in force."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: UUID
-    criteria_type: CriteriaType
-    criteria_id: UUID | None = Field(description="The id of the user, the app or the category; null for a namespace.")
-    criteria_name: str | None = Field(description="The name of the user, the app, the category or the namespace.")
-    days_to_archive: int | None = Field(description="Days without a change; null: memories expire by it.")
-    days_to_expire: int | None = Field(
-        description="Days since they were made after which memories expire; left out where they are archived.",
-        exclude_if=lambda value: value is None,
-    )
-    created_at: datetime
 
 
 class Policies:
@@ -116,13 +38,14 @@ class Policies:
 
         Raises:
             Forbidden: the caller is an app.
-            Invalid: the category's name holds what `capture` refuses.
+            Invalid: the policy has no action or criterion, or two, or a category's name holds what `capture` refuses.
             NotFound: the app, or the category that an id names, is not the user's.
             ConflictError: the user has too many policies.
         """
         _only_owner(caller)
         caller.may_write()
         caller.may_read()  # the answer shows the name that belongs to an id
+        new.check()
         async with self._database.transaction() as tx:
             # Serialized, because two concurrent requests could exceed the limit.
             await tx.execute(select(User.id).where(User.id == caller.user_id).with_for_update(key_share=True))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
-from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import (
     CTE,
     ColumnElement,
@@ -35,46 +32,16 @@ from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
-from openmemory.memories.lifecycle.policies import Action, CriteriaType
+from openmemory.memories.lifecycle.schemas import (
+    MAX_PAGE_SIZE,
+    Action,
+    CriteriaType,
+    UpcomingItem,
+    UpcomingPage,
+    UpcomingQuery,
+)
 from openmemory.memories.models import ArchivePolicy, Memory, MemoryCategory, MemoryStatusHistory
 from openmemory.memories.state import State
-
-MAX_PAGE_SIZE = 100
-
-
-class UpcomingItem(BaseModel):
-    """A memory that will expire or be archived, and why."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    memory_id: UUID
-    content: str
-    app_name: str
-    namespace: str
-    created_at: datetime
-    at: datetime = Field(
-        description="When it is due. A policy's job follows within the hour; an `expires_at` holds at once."
-    )
-    action: Action
-    policy_id: UUID | None = Field(description="The policy by which; null: its own `expires_at`.")
-
-
-@dataclass(frozen=True, slots=True)
-class UpcomingQuery:
-    """The number of days to look ahead, and the page."""
-
-    within_days: int = 7
-    page: int = 1
-    size: int = 50
-
-
-class UpcomingPage(BaseModel):
-    """A page of what will expire or be archived, soonest first."""
-
-    items: list[UpcomingItem]
-    total: int
-    page: int
-    size: int
 
 
 class Upcoming:

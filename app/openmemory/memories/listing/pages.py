@@ -17,7 +17,7 @@ from uuid import UUID
 
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.database.id_partitions import IdPartition

@@ -15,7 +15,7 @@ from openmemory.access import restore as of_access
 from openmemory.access.restore import DERIVED
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
-from openmemory.audit.audit_log import AuditAction
+from openmemory.audit.schemas import AuditAction
 from openmemory.categories import restore
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
