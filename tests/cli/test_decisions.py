@@ -29,3 +29,25 @@ def test_the_user_decides_and_undoes_in_a_terminal(om: Run, user: str) -> None:
     assert run("list").split("\t")[-1] == "port=2|host=db"
     assert run("activity", "list").splitlines()[-1].split("\t")[1] == "memory.add"
     assert run("activity", "days").split("\t")[1:3] == ["openmemory", "2"]
+
+
+def test_many_memories_are_changed_and_earlier_times_shown(om: Run, user: str) -> None:
+    def run(*arguments: str, code: int = 0) -> str:
+        told = om(*arguments, "--user", user)
+        assert told.returncode == code, told.stderr
+        return told.stdout.strip() if code == 0 else told.stderr.strip()
+
+    one = json.loads(run("add", "tea for the shop", "--namespace", "shop", "--json"))["id"]
+    run("add", "coffee")
+    assert "--yes: must be given" in run("change", "--everything", "--namespace", "shop", "--to", "archived", code=2)
+    lines = run("change", "--everything", "--namespace", "shop", "--to", "archived", "--yes").splitlines()
+    assert lines[0] == "1 memory changed."
+    undo = lines[1].partition("openmemory ")[2].split()
+    assert run("list").split("\t")[-1] == "coffee"
+    assert run(*undo) == "1 memory restored."
+    assert run("change", one[:8], "--to", "paused").splitlines()[0] == "1 memory changed."
+    assert run("timeline", "memories", "--at", "yesterday") == "# There is nothing."
+    [now] = run("timeline", "memories", "--at", "today").splitlines()
+    assert now.split("\t")[2:] == ["openmemory", "active", "coffee"]
+    assert run("timeline", "changes", "--since", "today").splitlines()[0].split("\t")[1] == "paused"
+    assert run("change", one[:8], "--to", "erased", "--yes").splitlines()[0] == "1 memory erased."

@@ -92,7 +92,7 @@ HOSTILE: dict[str, tuple[Make, str]] = {
     "other zip": (_zip(b"[]"), "must be a JSON object"),
     "picture": (_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100)), "file: must be a database of OpenMemory"),
     "text": (_bytes(b"Dear diary"), "file: must be a database of OpenMemory"),
-    "nothing": (_bytes(b""), "file: must be a database of OpenMemory"),
+    "nothing": (_bytes(b""), "file: must not be empty"),
     "JSON Lines": (_bytes(b'{"text": "We meet on Monday."}\n'), "file: is JSON Lines"),
     "truncated JSON": (_bytes(b'[{"memory": "Drinks tea"},'), "file: must be a JSON export of mem0"),
     "deep JSON": (_bytes(b"[" * 100_000), "file: must be a JSON export of mem0"),

@@ -112,6 +112,10 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"DELETE {C}/{{name}}": (f"{C}/{{category}}", None),
     "POST /api/v1/backup/export": ("/api/v1/backup/export", {}),
     "POST /api/v1/backup/import": ("/api/v1/backup/import", None),
+    "POST /api/v1/imports": ("/api/v1/imports", None),
+    f"POST {M}/actions/change": (f"{M}/actions/change", IDS | {"to": "paused"}),
+    "GET /api/v1/timeline/memories": ("/api/v1/timeline/memories", None),
+    "GET /api/v1/timeline/changes": ("/api/v1/timeline/changes", None),
     "GET /api/v1/apps": ("/api/v1/apps", None),
     "GET /api/v1/apps/{app_id}": (A, None),
     "PUT /api/v1/apps/{app_id}": (f"{A}?is_active=true", None),
@@ -252,7 +256,7 @@ async def _asked(client: Any, operation: str, headers: dict[str, str]) -> set[st
         await things.make(name)
     request = uuid4().hex
     sent: dict[str, Any] = {"headers": headers | {"X-Request-ID": request}}
-    if operation.endswith("/import"):
+    if operation.endswith(("/import", "/imports")):
         sent["files"] = {"file": ("archive.zip", Upstream().zip())}
     elif operation == f"POST {D}":
         sent["files"] = {"file": ("a.txt", b"I like tea.")}

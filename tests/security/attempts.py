@@ -118,6 +118,9 @@ class Attempts:
             "GET /api/v1/duplicates": self._of_user("/api/v1/duplicates"),
             "POST /api/v1/duplicates": self._decide_duplicate,
             "POST /api/v1/memories/actions/undo": self._undo,
+            "POST /api/v1/memories/actions/change": self._change_many,
+            "GET /api/v1/timeline/memories": self._then,
+            "GET /api/v1/timeline/changes": self._of_user("/api/v1/timeline/changes", since="2026-01-01", size=100),
             "GET /api/v1/feed": self._feed,
             "GET /api/v1/stats/daily": self._of_user("/api/v1/stats/daily"),
             "POST /api/v1/links": self._to_project("POST", "links", self._link),
@@ -159,6 +162,7 @@ class Attempts:
             "GET /api/v1/audit": self._of_user("/api/v1/audit", limit=20),
             "POST /api/v1/backup/export": self._export,
             "POST /api/v1/backup/import": self._import,
+            "POST /api/v1/imports": lambda actor: self._import(actor, "/api/v1/imports"),
             "DELETE /api/v1/users/{user_id}": self._erase_user,
             "GET /api/v1/keys": self._plain("GET", "/api/v1/keys"),
             "POST /api/v1/keys": self._make_key,
@@ -243,6 +247,7 @@ class Attempts:
             "tool memory_delete": self._tool("memory_delete", self._named_value, writes=True),
             "tool search_documents": self._tool("search_documents", self._question),
             "tool read_document": self._tool("read_document", lambda: {"name": self._thread()}),
+            "tool list_conflicts": self._tool("list_conflicts", dict),
             "tool list_documents": self._tool("list_documents", lambda: {}),
             "tool restore_memories": self._tool("restore_memories", self._some, writes=True),
             "tool sync_vector_store": self._tool("sync_vector_store", lambda: {}),
@@ -766,6 +771,30 @@ class Attempts:
         body = {"user_id": user, "action": NOBODYS_ID}
         return Attempt("undo", "POST", "/api/v1/memories/actions/undo", None, body, user=user, writes=True)
 
+    def _change_many(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        which = self._rng.choice([self._some(), {"everything": True, "namespaces": [self._namespace()]}])
+        change = self._rng.choice([{"to": "paused"}, {"to": "active"}, {"add_category": self._category()}])
+        body = {"user_id": user} | which | change
+        if self._rng.random() < 0.1:
+            # What is erased is gone for good.
+            body = {"user_id": user, "memory_ids": [self._given(self._id())], "to": "erased"}
+        return Attempt("change", "POST", f"{MEMORIES}/actions/change", None, body, user=user, writes=True)
+
+    def _then(self, actor: Actor) -> Attempt:
+        named = self._as_app_or_user(actor)
+        named.pop("namespace", None)
+        user, app = named["user_id"], named.get("app")
+        return Attempt(
+            "then",
+            "GET",
+            "/api/v1/timeline/memories",
+            named | {"size": 100},
+            user=user,
+            app=app,
+            as_app=app is not None,
+        )
+
     def _feed(self, actor: Actor) -> Attempt:
         return self._of_user("/api/v1/feed", what=self._rng.choice(["written", "read"]), size=100)(actor)
 
@@ -874,7 +903,7 @@ class Attempts:
             body["app_id"] = self._app_id()
         return Attempt("export", "POST", "/api/v1/backup/export", None, body, user=user)
 
-    def _import(self, actor: Actor) -> Attempt:
+    def _import(self, actor: Actor, path: str = "/api/v1/backup/import") -> Attempt:
         """An archive with the ids of everybody: of memories, apps and rules, and of what the rules are about."""
         user = self._user(actor)
         archive = Upstream(self._rng.choice([user, self._rng.choice(self._world.users)]))
@@ -890,7 +919,6 @@ class Attempts:
             archive.rule(app, "allow", memory)
         archive.rule(app, self._rng.choice(["allow", "deny"]), self._id())
         params = {"mode": self._rng.choice(["overwrite", "skip"])}
-        path = "/api/v1/backup/import"
         return Attempt("import", "POST", path, params, None, archive, user=user, writes=True)
 
     def _erase_user(self, actor: Actor) -> Attempt:

@@ -85,6 +85,8 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
         "review": review,
         "conflicts": Later("List the facts that disagree, and decide which one holds."),
         "duplicates": Later("List memories that say nearly the same, and keep one or both."),
+        "change": Later("Change many memories at once.", group=False),
+        "timeline": Later("Show memories as they were at a time, and what changed."),
         "undo": Later("Undo a decision, or a change of many memories, some minutes later at most.", group=False),
         "accesses": accesses,
         "categories": Later("List, describe and assign categories."),

@@ -70,18 +70,10 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report as a JSON object."""
-        reasons = [
-            {"kind": kind, "reason": reason, "count": count}
-            for (kind, reason), count in self.left_out.counts.most_common()
-        ]
+        left_out = self.left_out.view.model_dump()
         return {
             "source": self.source, "dry_run": self.dry_run, "users": [asdict(taken) for taken in self.users],
-            "left_out": {
-                "total": self.left_out.total, "nobodys": self.left_out.nobodys, "reasons": reasons,
-                "rows": self.left_out.shown,
-            },
-            "mended": dict(self.left_out.mended),
-            "notes": self.notes,
+            "mended": left_out.pop("mended"), "left_out": left_out, "notes": self.notes,
         }  # fmt: skip
 
 

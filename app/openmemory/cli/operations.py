@@ -5,25 +5,27 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from enum import Enum
 from functools import reduce
 from operator import or_
-from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
-from uuid import UUID
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
 from openmemory.cli import project
 from openmemory.cli.client import Client, connected, path_part
-from openmemory.cli.options import SCOPE, App, AsApp, PageNumber, Rows, Since, User
-from openmemory.cli.output import CommandAnswer
+from openmemory.cli.options import SCOPE, App, AsApp, At, ExpiresAt, PageNumber, Rows, Since, Until, User
+from openmemory.cli.output import CommandAnswer, confirm
 from openmemory.operations.description import InCommand, Operation, Parameter, Speaker
 
 Show = Callable[[Any, dict[str, Any]], CommandAnswer]
 """Makes the answer for people of what REST returned and of what the user gave."""
 
+Ask = Callable[[dict[str, Any]], str | None]
+"""Makes a question of what the user gave; None: there is nothing to ask."""
+
 _APPS = {Speaker.APP: App, Speaker.READER: AsApp}
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Project = Annotated[
     str | None,
     typer.Option(
@@ -32,21 +34,29 @@ Project = Annotated[
 ]
 
 _SHARED: dict[str, tuple[str, Any]] = {
+    "at": ("at", At),
+    "expires_at": ("expires_at", ExpiresAt),
+    "from_date": ("since", Since),
     "namespace": ("namespace", Project),
     "page": ("page", PageNumber),
     "since": ("since", Since),
     "size": ("limit", Rows),
+    "to_date": ("until", Until),
+    "until": ("until", Until),
 }
 """The options that are the same in all commands, by the name of the parameter."""
 
-_OPTIONS = {"user_id": "user"} | {name: option for name, (option, _) in _SHARED.items()}
-"""The names of options that are not those of their parameters."""
+_OPTIONS = {
+    "categories": "category", "kinds": "kind", "namespaces": "namespace", "states": "state", "threads": "thread",
+    "user_id": "user",
+} | {name: option for name, (option, _) in _SHARED.items()}  # fmt: skip
+"""The names of options that are not those of their parameters. A list is an option that may be repeated."""
 
 
-def command(operation: Operation[Any, Any, Any], show: Show) -> Callable[..., None]:
+def command(operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = None) -> Callable[..., None]:
     """Returns the command of an operation. Parameters without a default are arguments, in their order.
 
-    A namespace that is not given is that of the folder.
+    A namespace that is not given is that of the folder. `ask` makes the question that must be confirmed, if any.
     """
     shared: dict[str, Any] = {} if operation.speaker is Speaker.CREDENTIAL else {"user_id": User}
     if operation.speaker in _APPS:
@@ -54,6 +64,8 @@ def command(operation: Operation[Any, Any, Any], show: Show) -> Callable[..., No
     called = {name: _OPTIONS.get(name, name) for name in (*(one.name for one in operation.parameters), *shared)}
 
     async def run(client: Client, /, **given: Any) -> CommandAnswer:
+        if ask is not None and (question := ask(given)):
+            confirm(question, given["yes"])
         request = {name: given[option] for name, option in called.items()}
         if "namespace" in request:
             request["namespace"] = project.here(given["namespace"])
@@ -65,6 +77,7 @@ def command(operation: Operation[Any, Any, Any], show: Show) -> Callable[..., No
 
     own = [_parameter(one) for one in operation.parameters]
     own += [_keyword(called[name], kind, None) for name, kind in shared.items()]
+    own += [_keyword("yes", Yes, False)] if ask else []
     first = inspect.Parameter("client", inspect.Parameter.POSITIONAL_ONLY, annotation=Client)
     # Typer takes arguments in the order of the signature.
     signature = inspect.Signature([first, *own], return_annotation=CommandAnswer)
@@ -83,17 +96,30 @@ def _parameter(one: Parameter) -> inspect.Parameter:
     option = _OPTIONS.get(one.name, one.name)
     if one.name in _SHARED:
         return _keyword(option, _SHARED[one.name][1], None if one.name == "namespace" else one.default)
-    choices = get_args(one.kind) if get_origin(one.kind) is Literal else ()
+    choices = _choices(one.kind)
     text, base = _help(one), _as_text(one.kind)
     if (one.note(InCommand) or (InCommand.ARGUMENT if one.required else InCommand.OPTION)) is InCommand.ARGUMENT:
         text = " ".join(part for part in (text, f"One of {', '.join(choices)}." if choices else "") if part)
-        metavar = one.name.removesuffix("_id").upper()
+        metavar = one.name.removesuffix("s").removesuffix("_id").upper()
         return _keyword(option, Annotated[base, typer.Argument(metavar=metavar, help=text)], one.default)
+    if _is_list(one.kind):
+        text = f"{text} May be repeated."
     flags = [f"--{option.replace('_', '-')}"]
     if base is bool:
         return _keyword(option, Annotated[base, typer.Option(*flags, help=text)], one.default)
     metavar = "|".join(choices) or ("N" if base is int or int in get_args(base) else "NAME")
     return _keyword(option, Annotated[base, typer.Option(*flags, metavar=metavar, help=text)], one.default)
+
+
+def _is_list(kind: Any) -> bool:
+    return any(get_origin(each) is list for each in (kind, *get_args(kind)))
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """Returns the texts that a type allows, if it is a choice."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return next((_choices(each) for each in get_args(kind) if get_origin(each) is Literal), ())
 
 
 def _help(parameter: Parameter) -> str:
@@ -104,15 +130,15 @@ def _help(parameter: Parameter) -> str:
 
 
 def _as_text(kind: Any) -> Any:
-    """Returns a type with text in the place of ids and choices. The service checks them, and takes the first characters
-    of some ids."""
-    if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, UUID | Enum)):
-        return str
+    """Returns a type with text in the place of ids, times and choices. The service checks them, and takes the first
+    characters of some ids."""
+    if get_origin(kind) is Annotated:
+        return _as_text(get_args(kind)[0])
     if get_origin(kind) is list:
         return list[_as_text(get_args(kind)[0])]  # type: ignore[misc]
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in (UnionType, Union):
         return reduce(or_, map(_as_text, get_args(kind)))
-    return kind
+    return kind if kind in (bool, int, float, NoneType) else str
 
 
 def _keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:

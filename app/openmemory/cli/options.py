@@ -86,6 +86,12 @@ Until = Annotated[
         metavar="TIME", callback=times.end, help="Only until the end of this time, such as 2026-01-31 or 'last week'."
     ),
 ]
+At = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", callback=times.end, help="The time: a date, which means its end, a time, or 'last week'."
+    ),
+]
 Query = Annotated[list[str], typer.Argument(metavar="QUERY", help="The text to search for; it needs no quotes.")]
 PageSize = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Memories on a page.")]
 Rows = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Rows on a page.")]

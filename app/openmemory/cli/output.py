@@ -188,7 +188,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Invalid("--yes", "must be given without a terminal, because erasing cannot be undone")
+        raise Invalid("--yes", "must be given without a terminal, because nobody can be asked")
     typer.confirm(f"{question} This cannot be undone.", abort=True, err=True)
 
 

@@ -205,7 +205,17 @@ class McpSettings(Section):
 
     toolsets: tuple[
         Literal[
-            "admin", "context", "devmemory", "documents", "files", "mempack", "notes", "projects", "sessions", "threads"
+            "admin",
+            "context",
+            "devmemory",
+            "documents",
+            "files",
+            "mempack",
+            "notes",
+            "projects",
+            "review",
+            "sessions",
+            "threads",
         ],
         ...,
     ] = Field(
@@ -213,6 +223,7 @@ class McpSettings(Section):
         description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store;"
         " documents, sessions and threads: those for documents, sessions and conversations; files: those for files;"
         " context: packs and the state of a project; notes: links and notes; projects: values by topic and key;"
+        " review: facts that disagree;"
         " devmemory: files, projects and sessions; mempack: context and notes.",
     )
     write_mode: Literal["auto", "ask", "off"] = Field(

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 SHOWN = 100
 """Maximum number of rejected rows listed by id. All of them are counted."""
 
@@ -59,6 +61,24 @@ _ASKED = f"""
 """  # noqa: S608 - only constants are put in
 
 
+class SkippedReason(BaseModel):
+    """The number of rows of a table that were left out for one reason."""
+
+    kind: str
+    reason: str
+    count: int
+
+
+class SkippedRowsView(BaseModel):
+    """The rows of a source that were left out."""
+
+    total: int
+    nobodys: int = Field(description="Those of them whose user is unknown.")
+    reasons: list[SkippedReason]
+    rows: list[dict[str, str]] = Field(description="The first hundred.")
+    mended: dict[str, int] = Field(description="Numbers that JSON cannot hold and that became null, by table.")
+
+
 @dataclass(slots=True)
 class SkippedRows:
     """The rows that were not imported, with reasons: the first hundred by id, all of them counted by reason."""
@@ -80,6 +100,16 @@ class SkippedRows:
     def total(self) -> int:
         """The total number of rows."""
         return sum(self.counts.values())
+
+    @property
+    def view(self) -> SkippedRowsView:
+        """The rows as a report shows them."""
+        reasons = [
+            SkippedReason(kind=kind, reason=reason, count=count) for (kind, reason), count in self.counts.most_common()
+        ]
+        return SkippedRowsView(
+            total=self.total, nobodys=self.nobodys, reasons=reasons, rows=self.shown, mended=dict(self.mended)
+        )
 
 
 class Ledger:

@@ -110,6 +110,8 @@ class Imports:
         """
         try:
             self._backup.may_import(caller)
+            if not file.seek(0, 2):
+                raise Invalid("file", "must not be empty")
             async with self._turns.turn(caller.principal.id):
                 kind = await asyncio.to_thread(kind_of, file.file)
                 if kind is FileKind.ARCHIVE:

@@ -9,7 +9,7 @@ from typing import Any
 from openmemory.config.settings import McpSettings
 from openmemory.errors import Invalid
 
-TOOLSETS = frozenset({"admin", "context", "documents", "files", "notes", "projects", "sessions", "threads"})
+TOOLSETS = frozenset({"admin", "context", "documents", "files", "notes", "projects", "review", "sessions", "threads"})
 """The toolsets that are offered only on request."""
 
 ALIASES = {"devmemory": ("files", "projects", "sessions"), "mempack": ("context", "notes")}

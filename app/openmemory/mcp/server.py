@@ -28,6 +28,7 @@ from openmemory.mcp import (
     memories,
     notes,
     projects,
+    review,
     search,
     sessions,
     sync,
@@ -66,6 +67,7 @@ TOOLS = {
         *projects.TOOLS,
         *documents.TOOLS,
         *files.TOOLS,
+        *review.TOOLS,
         *sync.TOOLS,
     )
 }

@@ -25,9 +25,7 @@ async def read_audit(
         str | None,
         Field(description="Only what was done with this user's memories; left out: everything (`admin`)."),
     ] = None,
-    event: Annotated[
-        list[AuditAction] | None, Field(description="Only these events, such as memory.search; may be repeated.")
-    ] = None,
+    event: Annotated[list[AuditAction] | None, Field(description="Only these events, such as memory.search.")] = None,
     denied: Annotated[bool, Field(description="Only what was refused.")] = False,
     since: FromDate | None = None,
     before: Annotated[int | None, Field(ge=1, le=2**63 - 1, description="Only events with a smaller id.")] = None,

@@ -85,7 +85,15 @@ async def decide_replacement(
     return Decided(message="Kept both memories")
 
 
-@operation("GET", CONFLICTS, command="conflicts list", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
+@operation(
+    "GET",
+    CONFLICTS,
+    command="conflicts list",
+    tool="list_conflicts",
+    tag=TAG,
+    speaker=Speaker.READER,
+    errors=(403, 404),
+)
 async def list_conflicts(
     services: Services, caller: Caller, *, page: PageNumber = 1, size: PageSize = 20
 ) -> ConflictList:

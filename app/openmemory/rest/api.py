@@ -11,6 +11,7 @@ from openmemory.operations import (
     activity,
     apps,
     audit,
+    bulk,
     categories,
     grants,
     keys,
@@ -19,6 +20,7 @@ from openmemory.operations import (
     projects,
     state,
     tidying,
+    timeline,
     values,
 )
 from openmemory.operations.description import operations_of
@@ -35,6 +37,7 @@ from openmemory.rest import (
     documents,
     files,
     health,
+    imports,
     me,
     memories,
     metadata,
@@ -53,7 +56,7 @@ from openmemory.rest.docs import add_docs
 from openmemory.rest.errors import add_error_handlers
 
 _MODULES = (
-    projects, state, values, links, tidying, activity, grants, policies, categories, keys, audit, apps,
+    projects, state, values, links, tidying, bulk, timeline, activity, grants, policies, categories, keys, audit, apps,
 )  # fmt: skip
 OPERATIONS = [one for module in _MODULES for one in operations_of(module)]
 """The operations that are described once for all doors."""
@@ -76,6 +79,7 @@ ROUTERS = (
     documents.router,
     config.router,
     backup.router,
+    imports.router,
     stats.router,
     me.router,
     users.router,

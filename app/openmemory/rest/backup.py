@@ -160,7 +160,7 @@ async def import_backup(
     unless `on_error` is `fail`."""
     if mode not in _MODES:
         raise HTTPException(400, "Invalid mode. Must be 'skip' or 'overwrite'.")
-    _may_send(asking)
+    may_send(asking)
     as_lines = _LINES in request.headers.get("accept", "").lower()
     async with services.backup.upload(asking.principal) as spool:
         form = await upload.receive(request, "file", spool)
@@ -176,7 +176,7 @@ async def import_backup(
     return _imported(caller, report)
 
 
-def _may_send(asking: AuthenticatedRequest) -> None:
+def may_send(asking: AuthenticatedRequest) -> None:
     """Rejects a request that no user named in the form could make valid, before the body is read."""
     principal = asking.principal
     principal.must(Scope.WRITE)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Annotated, Any, get_origin
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import Body, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -80,8 +81,8 @@ async def _memories(
     """Returns the ids of the memories that a request names, by parameter."""
     found: dict[str, Any] = {}
     for one in operation.parameters:
-        if (reference := one.note(MemoryReference)) is not None:
-            value = given[one.name]
+        reference, value = one.note(MemoryReference), given[one.name]
+        if reference is not None and value is not None:
             ids = value if isinstance(value, list) else [value]
             ids = await services.short_ids.resolved(caller, ids, one.name, reference.target)
             found[one.name] = ids if isinstance(value, list) else ids[0]
@@ -131,8 +132,15 @@ def _annotated(parameter: Parameter, notes: Sequence[Any]) -> Any:
     """Returns the type of a parameter in a request: the id of a memory may be its first characters."""
     kind: Any = parameter.kind
     if parameter.note(MemoryReference) is not None:
-        kind = list[GivenId] if get_origin(kind) is list else GivenId
+        kind = _references(kind)
     return Annotated[(kind, *notes)] if notes else kind
+
+
+def _references(kind: Any) -> Any:
+    """Returns a type of one id, of several, or of none, with the ids as requests give them."""
+    if get_origin(kind) is list:
+        return list[GivenId]
+    return _references(get_args(kind)[0]) | None if NoneType in get_args(kind) else GivenId
 
 
 def _placed(parameter: Parameter, place: Callable[..., Any]) -> Any:

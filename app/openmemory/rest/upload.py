@@ -15,7 +15,7 @@ from openmemory.errors import Invalid
 from openmemory.uploads.admission import paced
 
 MULTIPART = "multipart/form-data"
-ARCHIVES = frozenset({"/api/v1/backup/import", "/ui/settings/archives"})
+ARCHIVES = frozenset({"/api/v1/backup/import", "/api/v1/imports", "/ui/settings/archives"})
 """The paths of imports, the only ones whose bodies may be as large as `limits.backup`."""
 DOCUMENTS = "/api/v1/documents"
 """The path of documents, whose bodies may be as large as `limits.document`."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, NamedTuple, Self
+from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import (
     DateTime,
     Integer,
@@ -40,84 +39,9 @@ from openmemory.memories.models import Memory, MemoryRevision, MemoryStatusHisto
 from openmemory.memories.repository import ALL_STATES, CATEGORY_NAMES
 from openmemory.memories.state import State
 from openmemory.search.as_of import AS_OF, as_of_state, findable, time_of
-
-MAX_PAGE_SIZE = 100
+from openmemory.search.timeline_schemas import MAX_PAGE_SIZE, WEEK, Change, Changes, MemoriesThen, MemoryThen, Place
 
 _LAST = UUID(int=2**128 - 1)
-
-
-_PLACE = "%Y-%m-%dT%H:%M:%S.%f"
-
-
-class Place(NamedTuple):
-    """The time and the id of the last row of a page. The next page holds what comes after it, newest first."""
-
-    at: datetime
-    id: UUID
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Returns the place that `text` names.
-
-        Raises:
-            Invalid: it names none.
-        """
-        at, _, id_ = text.partition("_")
-        try:
-            return cls(datetime.strptime(at, _PLACE).replace(tzinfo=UTC), UUID(id_))
-        except ValueError:
-            raise Invalid("after", "must be the end of a page, as the page before gives it") from None
-
-    @property
-    def text(self) -> str:
-        """The place as addresses and answers hold it."""
-        return f"{self.at.astimezone(UTC):{_PLACE}}_{self.id}"
-
-
-class MemoryThen(BaseModel):
-    """A memory with the text that it had at a time."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: UUID
-    content: str = Field(description="Its text then.")
-    app_name: str
-    namespace: str
-    kind: str
-    created_at: datetime
-    updated_at: datetime = Field(description="When it had last changed then.")
-    state: State = Field(description="Its state now; it was active then.")
-    same: bool = Field(description="True if its text is the same now.")
-    categories: list[str] = Field(description="Its categories now.")
-
-
-class MemoriesThen(BaseModel):
-    """A page of memories as of a time, newest first. `next`: the place after which there are more."""
-
-    items: list[MemoryThen]
-    next: Place | None
-
-
-class Change(BaseModel):
-    """One change of a memory: of its state, or of its text."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: UUID
-    memory_id: UUID
-    at: datetime
-    what: str = Field(description="added, changed, superseded, archived, expired, paused, deleted or restored.")
-    content: str = Field(description="The text after a change of the text; else the text now.")
-    before: str | None = Field(description="The text before a change of the text.")
-    app_name: str | None = Field(description="The app that did it; null: the user, or an app that is gone.")
-    superseded_by: UUID | None
-
-
-class Changes(BaseModel):
-    """A page of changes, newest first. `next`: the place after which there are more."""
-
-    items: list[Change]
-    next: Place | None
 
 
 class Timeline:
@@ -134,9 +58,7 @@ class Timeline:
         return rows[0][0] if rows else None
 
     @retry_on_conflict
-    async def then(
-        self, caller: Caller, as_of: datetime, *, after: Place | None = None, size: int = 50
-    ) -> MemoriesThen:
+    async def then(self, caller: Caller, as_of: datetime, *, after: str | None = None, size: int = 50) -> MemoriesThen:
         """Returns a page of the memories that were active at a time, as they were then, and logs each access.
 
         Raises:
@@ -147,7 +69,7 @@ class Timeline:
         validation.between(size, "size", 1, MAX_PAGE_SIZE)
         values = {
             **caller.parameters,
-            **_from(after or Place(as_of, _LAST)),
+            **_from(after, as_of),
             "as_of": as_of,
             "size": size + 1,
             **access_log.parameters(caller, AccessType.LIST),
@@ -157,13 +79,13 @@ class Timeline:
             rows = await _then(caller.owner, caller.default).rows(tx, values)
         items = [MemoryThen.model_validate(row) for row in rows[:size]]
         more = len(rows) > size
-        return MemoriesThen(items=items, next=Place(items[-1].created_at, items[-1].id) if more else None)
+        return MemoriesThen(items=items, next=Place(items[-1].created_at, items[-1].id).text if more else None)
 
     @retry_on_conflict
     async def changes(
-        self, caller: Caller, since: datetime, until: datetime, *, after: Place | None = None, size: int = 50
+        self, caller: Caller, since: datetime | None, until: datetime, *, after: str | None = None, size: int = 50
     ) -> Changes:
-        """Returns a page of what changed between two times.
+        """Returns a page of what changed between two times. Without `since`, it is a week before `until`.
 
         Raises:
             Forbidden: the caller is an app. Earlier texts may have been hidden from it.
@@ -171,21 +93,24 @@ class Timeline:
         """
         caller.must_be_owner("see what changed", everywhere=False)
         caller.may_read()
-        since, until = time_of(since, "since", caller.timezone), time_of(until, "until", caller.timezone)
+        until = time_of(until, "until", caller.timezone)
+        since = until - WEEK if since is None else time_of(since, "since", caller.timezone)
         if since > until:
             raise Invalid("since", "must not be later than `until`")
         validation.between(size, "size", 1, MAX_PAGE_SIZE)
-        place = _from(after or Place(until, _LAST))
+        place = _from(after, until)
         values = {**caller.parameters, **place, "since": since, "until": until, "size": size + 1}
         async with self._database.transaction() as tx:
             rows = await _changes(caller.default).rows(tx, values)
             items = [Change.model_validate(row) for row in rows[:size]]
             ids = list(dict.fromkeys(item.memory_id for item in items))
             await access_log.record(tx, caller, AccessType.LIST, ids, {"part": "changes"})
-        return Changes(items=items, next=Place(items[-1].at, items[-1].id) if len(rows) > size else None)
+        return Changes(items=items, next=Place(items[-1].at, items[-1].id).text if len(rows) > size else None)
 
 
-def _from(place: Place) -> dict[str, Any]:
+def _from(after: str | None, end: datetime) -> dict[str, Any]:
+    """The parameters of a page: where it begins, or the end of the time."""
+    place = Place.of(after) if after else Place(end, _LAST)
     return {"after_at": place.at.astimezone(UTC), "after_id": place.id}
 
 

@@ -62,7 +62,7 @@ from openmemory.memories.listing import pages
 from openmemory.memories.listing.pages import ListAccess
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryQuery, MemoryRecord
-from openmemory.search.timeline import Place
+from openmemory.search.timeline_schemas import Place
 from openmemory.tidying.models import KeptPair
 from openmemory.tidying.schemas import SeenVersion
 from openmemory.tidying.seen_versions import locked

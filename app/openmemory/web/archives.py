@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from openmemory.backup.exporting import ExportSelection
 from openmemory.backup.format import BadArchive
-from openmemory.errors import Invalid
 from openmemory.importers.service import FileImport, FileReport
 from openmemory.rest import upload
 from openmemory.rest.backup import check_size, download
@@ -54,8 +53,6 @@ async def import_file(page: ThePage) -> Response:
     async with services.backup.upload(page.principal) as spool:
         form = await upload.receive(page.request, "file", spool)
         check_token(page.request, form.fields.get("token"))
-        if not form.size:
-            raise Invalid("file", "must not be empty")
         check_size(form, services.settings.limits.backup)
     wanted = FileImport(
         user=form.fields.get("of") or None,

@@ -12,7 +12,7 @@ from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from openmemory.errors import Invalid
-from openmemory.memories.lifecycle.bulk import BulkChange, Selection
+from openmemory.memories.lifecycle.schemas import BulkChange, Selection
 from openmemory.memories.schemas import Expiry
 from openmemory.memories.state import State
 from openmemory.serialization.zones import day_start

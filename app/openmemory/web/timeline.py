@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,7 +12,7 @@ from openmemory.errors import Invalid
 from openmemory.rest.disconnect import while_connected
 from openmemory.search.as_of import EARLIEST
 from openmemory.search.schemas import SearchQuery
-from openmemory.search.timeline import Change, MemoriesThen, Place
+from openmemory.search.timeline_schemas import WEEK, Change, MemoriesThen
 from openmemory.serialization.zones import day_end, day_start
 from openmemory.web.differences import Piece, difference
 from openmemory.web.filters import day_of
@@ -22,8 +22,6 @@ router = APIRouter(include_in_schema=False)
 
 PAGE_SIZE = 50
 """Memories or changes on a page, and the largest number that a search shows."""
-
-WEEK = timedelta(days=7)
 
 
 @router.get("/ui/time")
@@ -36,10 +34,8 @@ async def show_then(page: ThePage, at: str = "", q: str = "", after: str = "") -
         searching = page.services.search.search(page.caller, SearchQuery(q, PAGE_SIZE, as_of=as_of))
         answer = await while_connected(page.request, searching)
     else:
-        then = await page.services.timeline.then(
-            page.caller, as_of, after=Place.of(after) if after else None, size=PAGE_SIZE
-        )
-    following = then.next.text if then.next else ""
+        then = await page.services.timeline.then(page.caller, as_of, after=after, size=PAGE_SIZE)
+    following = then.next or ""
     return page.render(
         "time.html", at=day, q=q, after=after, answer=answer, then=then, next=following, **await _bounds(page)
     )
@@ -51,16 +47,14 @@ async def show_changes(page: ThePage, since: str = "", until: str = "", after: s
     last = _day(until, "until") or page.today
     first = _day(since, "since") or last - WEEK
     begin = max(day_start(first, page.timezone), EARLIEST)
-    found = await page.services.timeline.changes(
-        page.caller, begin, _end(page, last), after=Place.of(after) if after else None, size=PAGE_SIZE
-    )
+    found = await page.services.timeline.changes(page.caller, begin, _end(page, last), after=after, size=PAGE_SIZE)
     return page.render(
         "changes.html",
         since=first,
         until=last,
         after=after,
         changes=[(change, _parts(change)) for change in found.items],
-        next=found.next.text if found.next else "",
+        next=found.next or "",
         **await _bounds(page),
     )
 

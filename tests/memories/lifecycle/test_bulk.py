@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
-from openmemory.memories.lifecycle.bulk import BulkChange, Selection
+from openmemory.memories.lifecycle.schemas import BulkChange, Selection
 from openmemory.memories.lifecycle.superseding import supersede
 from openmemory.memories.schemas import Expiry, MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
 from openmemory.memories.state import State

@@ -21,7 +21,7 @@ from openmemory.dedup import key_value_merge, read_back
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories import short_ids
-from openmemory.memories.lifecycle.bulk import BulkChange, Selection
+from openmemory.memories.lifecycle.schemas import BulkChange, Selection
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.state import State
 from openmemory.services import Services, open_services

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -35,10 +34,11 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, erasure, repository, validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import states, transitions, undoing
+from openmemory.memories.lifecycle.schemas import BulkChange, Selection
 from openmemory.memories.lifecycle.undoing import Undone
 from openmemory.memories.listing.criteria import ListCriteria, parameters
 from openmemory.memories.models import Memory, MemoryCategory
-from openmemory.memories.schemas import Expiry, MemoryQuery, MemoryUpdate
+from openmemory.memories.schemas import MemoryUpdate
 from openmemory.memories.state import State
 
 LONGEST = 300
@@ -58,23 +58,6 @@ _LEAVE_ALONE = text(
     ON CONFLICT (memory_id) DO UPDATE SET due_at = 'infinity'
     """
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The memories with these ids, or those that match a query."""
-
-    ids: tuple[UUID, ...] = ()
-    query: MemoryQuery | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BulkChange:
-    """A change of many memories: a state, a category to file them under as well, or an expiry. Exactly one is set."""
-
-    state: State | None = None
-    category: str | None = None
-    expiry: Expiry | None = None
 
 
 class BulkResult(NamedTuple):

@@ -1,4 +1,4 @@
-"""Requests and results of archive policies."""
+"""Requests and results of archive policies, and of changes of many memories."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.config.settings import MAX_NAME_LENGTH
 from openmemory.errors import Invalid
+from openmemory.memories.schemas import Expiry, MemoryQuery
+from openmemory.memories.state import State
 from openmemory.memories.validation import MAX_DAYS
 
 CriteriaType = Literal["user", "app", "category", "namespace"]
@@ -135,3 +137,27 @@ class UpcomingPage(BaseModel):
     total: int
     page: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The memories with these ids, or those that match a query."""
+
+    ids: tuple[UUID, ...] = ()
+    query: MemoryQuery | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkChange:
+    """A change of many memories: a state, a category to file them under as well, or an expiry. Exactly one is set."""
+
+    state: State | None = None
+    category: str | None = None
+    expiry: Expiry | None = None
+
+
+class BulkChanged(BaseModel):
+    """The result of a change of many memories."""
+
+    changed: int = Field(description="The number of memories that changed.")
+    action: UUID | None = Field(description="The id to undo it for some minutes; null: there is nothing to undo.")
