@@ -20,7 +20,8 @@ FROM python:3.11-slim
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /data --shell /usr/sbin/nologin openmemory \
     && install --directory --owner=openmemory --group=openmemory --mode=0700 /data
 COPY --from=build /opt/openmemory /opt/openmemory
-WORKDIR /opt/openmemory
+# Commands in a folder of another name would write to a project of that name.
+WORKDIR /
 ENV PATH=/opt/openmemory/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     OPENMEMORY_DATA_DIR=/data \

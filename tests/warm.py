@@ -41,6 +41,9 @@ _MODULES = (
 )  # fmt: skip
 """None of them may start a thread when it is imported: a fork would be without it."""
 
+HOME = Path.home()
+"""A folder of no project."""
+
 MAX_SECONDS = 90.0
 """Seconds that a command may take which is run to its end."""
 
@@ -60,7 +63,7 @@ class Command:
         self.returncode: int | None = None
         self._ends, theirs = os.pipe()
         try:
-            order = {"arguments": list(arguments), "environment": dict(environment), "folder": str(cwd or Path.cwd())}
+            order = {"arguments": list(arguments), "environment": dict(environment), "folder": str(_folder(cwd))}
             _forker().order(json.dumps(order).encode(), [*streams, theirs])
         except BaseException:
             os.close(self._ends)
@@ -120,6 +123,7 @@ def start(
         return subprocess.Popen(
             [sys.executable, "-m", "openmemory", *arguments],
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=dict(environment), start_new_session=True,
+            cwd=_folder(None),
         )  # fmt: skip
     with Path(os.devnull).open("rb") as nothing:
         return Command(arguments, [nothing.fileno(), stdout.fileno(), stderr.fileno()], environment)
@@ -139,7 +143,7 @@ def run(
         return subprocess.run(
             [sys.executable, "-m", "openmemory", *arguments],
             check=False, input=stdin, stdin=subprocess.DEVNULL if stdin is None else None, capture_output=True,
-            text=True, timeout=MAX_SECONDS, env=environment, cwd=cwd,
+            text=True, timeout=MAX_SECONDS, env=environment, cwd=_folder(cwd),
         )  # fmt: skip
     pipes = [os.pipe() for _ in range(3)]
     theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
@@ -163,6 +167,12 @@ def run(
 def _feed(pipe: IO[bytes], text: bytes) -> None:
     with suppress(BrokenPipeError), pipe:  # it need not read to the end
         pipe.write(text)
+
+
+def _folder(named: Path | None) -> Path:
+    """The folder of a command. The one of the tests is a project, whose commands write there."""
+    folder = named or Path.cwd()
+    return HOME if folder == _ROOT else folder
 
 
 def clean_environment() -> dict[str, str]:

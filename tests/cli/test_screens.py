@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 
 from openmemory.cli.output import CommandAnswer, Table
+from tests.warm import HOME
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Screen = Callable[..., list[str]]
@@ -116,7 +117,7 @@ def on_a_terminal(served: Path, *arguments: str) -> str:
         told = subprocess.Popen(
             [sys.executable, "-m", "openmemory", *arguments],
             stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
-            env=os.environ | {"OPENMEMORY_DATA_DIR": str(served), "COLUMNS": "80"},
+            env=os.environ | {"OPENMEMORY_DATA_DIR": str(served), "COLUMNS": "80"}, cwd=HOME,
         )  # fmt: skip
     finally:
         os.close(theirs)
@@ -136,7 +137,7 @@ def test_the_example_of_the_readme_shows_its_memory_and_why_it_was_found(om: Run
     added = om("add", "We", "ship", "the", "webshop", "in", "May.", "--namespace", "webshop", "--user", user, "--json")
     id_ = json.loads(added.stdout)["id"]
     shown = on_a_terminal(
-        served, "search", "when", "do", "we", "ship?", "--filter", '{"namespace": "webshop"}', "--explain", "--user",
+        served, "search", "when", "do", "we", "ship?", "--namespace", "webshop", "--explain", "--user",
         user,
     )  # fmt: skip
     head, row, text, why, *_ = shown.splitlines()

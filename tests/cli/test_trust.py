@@ -186,7 +186,7 @@ def test_commands_use_the_own_project_of_a_folder_and_tell_how_to_confirm(
     assert run("projects", "trust", "--yes").stdout == f"The project of {clone} is acme/secret.\n"
     assert run("projects", "trust").stdout == "There is nothing to confirm. The project is acme/secret.\n"
     done = run("values", "set", "team", "lead", "Ada", *whose)
-    assert done.stderr == ""
+    assert done.stderr == "Project of this folder: acme/secret.\n"
     assert "Ada" in run("values", "get", "team", "lead", "--namespace", "acme/secret", *whose).stdout
     assert run("projects", "trust", "--remove").stdout == "It is not confirmed any more.\n"
     assert run("projects", "trust", "--remove").stdout == "Nothing was confirmed for this folder.\n"
@@ -197,7 +197,7 @@ def test_commands_use_the_own_project_of_a_folder_and_tell_how_to_confirm(
 def test_a_person_on_a_terminal_is_asked(clone: Path, config: Path, answer: bytes, expected: str | None) -> None:
     ours, theirs = pty.openpty()
     environment = clean_environment() | {"XDG_CONFIG_HOME": str(config)}
-    show = "from openmemory.cli import project; print(project.here(None))"
+    show = "from openmemory.cli import scope; print(scope.here(None))"
     with subprocess.Popen(
         [sys.executable, "-c", show], cwd=clone, env=environment, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE
     ) as process:

@@ -7,9 +7,14 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from tests.warm import clean_environment
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from tests.journeys.service import Service
+from tests.warm import HOME, clean_environment
 
 
 class Bridge:
@@ -45,7 +50,7 @@ async def bridged(folder: str, user: str) -> AsyncIterator[Bridge]:
     """The command, started for a user of the service on a data folder."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "openmemory", "mcp", "--client", "claude", "--user", user, "--data-dir", folder),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=clean_environment(), limit=1 << 24,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=clean_environment(), limit=1 << 24, cwd=HOME,
     )  # fmt: skip
     try:
         yield Bridge(process)
@@ -54,3 +59,23 @@ async def bridged(folder: str, user: str) -> AsyncIterator[Bridge]:
             process.kill()
         await process.wait()
         process._transport.close()  # type: ignore[attr-defined]  # its pipe warns when it is left to the collector
+
+
+@asynccontextmanager
+async def assistant(
+    service: Service, user: str, folder: Path, toolsets: str = "context,notes,projects", *, app: str = "claude"
+) -> AsyncIterator[Any]:
+    """A client of a bridge that was started in this folder: `await call(tool, …)` returns the text."""
+    arguments = ["--client", app, "--user", user, "--data-dir", service.folder, "--toolsets", toolsets]
+    bridge = StdioServerParameters(
+        command=sys.executable, args=["-m", "openmemory", "mcp", *arguments], cwd=folder, env=clean_environment()
+    )
+    async with Client(stdio_client(bridge), mode="legacy", read_timeout_seconds=30) as client:
+
+        async def call(name: str, /, **given: Any) -> str:
+            result = await client.call_tool(name, given)
+            text = str(result.content[0].text)
+            assert not result.is_error, text
+            return text
+
+        yield call

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,3 +31,12 @@ def served() -> Iterator[Service]:
 def address(served: Service) -> str:
     """Where that service listens."""
     return served.ready()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A Git repository with a remote."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "remote", "add", "origin", "git@example.com:acme/shop.git"], cwd=tmp_path, check=True)
+    (tmp_path / "src").mkdir()
+    return tmp_path

@@ -4,51 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
+from tests.journeys.bridging import assistant
 from tests.journeys.service import Service
-from tests.warm import clean_environment
 
 pytestmark = pytest.mark.journey
 
 QUESTION = {"query": "which port has the database, and who chose the delays?", "budget": 700}
-
-
-@asynccontextmanager
-async def assistant(
-    service: Service, user: str, folder: Path, toolsets: str = "context,notes,projects"
-) -> AsyncIterator[Any]:
-    """A client of a bridge that was started in this folder: `await call(tool, …)` returns the text."""
-    arguments = ["--client", "claude", "--user", user, "--data-dir", service.folder, "--toolsets", toolsets]
-    bridge = StdioServerParameters(
-        command=sys.executable, args=["-m", "openmemory", "mcp", *arguments], cwd=folder, env=clean_environment()
-    )
-    async with Client(stdio_client(bridge), mode="legacy", read_timeout_seconds=30) as client:
-
-        async def call(name: str, **given: Any) -> str:
-            result = await client.call_tool(name, given)
-            text = str(result.content[0].text)
-            assert not result.is_error, text
-            return text
-
-        yield call
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A Git repository with a remote."""
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    subprocess.run(["git", "remote", "add", "origin", "git@example.com:acme/shop.git"], cwd=tmp_path, check=True)
-    (tmp_path / "src").mkdir()
-    return tmp_path
 
 
 @pytest.mark.usefixtures("address")
@@ -58,8 +24,8 @@ async def test_a_new_process_gets_the_same_pack(
     async with assistant(served, new_user, repository / "src") as call:
         state = {"goal": "Deliver every entry", "port": 6432}
         await call("mem_checkpoint", reason="The port has changed.", state_json=state)
-        first = (await call("mem_add_memory", title="Zoe chose the delays of retries.")).removeprefix("ADD ")
-        second = (await call("mem_add_memory", title="port=5432")).removeprefix("ADD ")
+        first = (await call("mem_add_memory", title="Zoe chose the delays of retries.")).split()[1]
+        second = (await call("mem_add_memory", title="port=5432")).split()[1]
         await call("mem_link_memories", from_id=first, rel="explains", to_id=second)
         assert "acme/shop" in await call("project_list")
 

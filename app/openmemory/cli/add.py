@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli import times
+from openmemory.cli import scope, times
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import (
+    About,
     App,
     Category,
     ExpiresAt,
@@ -37,6 +38,7 @@ async def add(
     user: User = None,
     app: App = None,
     namespace: Namespace = None,
+    about: About = None,
     thread: Thread = None,
     kind: Kind = None,
     key: Annotated[str | None, typer.Option(metavar="NAME", help="A name that you choose for it.")] = None,
@@ -68,7 +70,7 @@ async def add(
         "user_id": user,
         "text": read_stdin() if text == ["-"] else words(text),
         "app": app,
-        "namespace": namespace,
+        "namespace": scope.written(namespace, about),
         "thread_id": thread,
         "categories": category,
         "ttl_days": ttl_days,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli import project
+from openmemory.cli import project, scope
 from openmemory.cli.client import Client, connected
 from openmemory.cli.git import Checkout
 from openmemory.cli.options import App, Namespace, User, words
@@ -20,7 +20,7 @@ async def compare_commits(client: Client, *, user: str | None, app: str | None, 
 
     None without a repository, and if this folder is of another project.
     """
-    if project.here(None) != namespace or (head := (checkout := Checkout(".")).head()) is None:
+    if scope.here(None) != namespace or (head := (checkout := Checkout(".")).head()) is None:
         return None
     asked = {"user_id": user, "app": app, "namespace": namespace, "head": head}
     known = await client.call("GET", _ANCHORS, params=asked)
@@ -54,9 +54,10 @@ async def context(
     The namespace is that of the folder, if none is given. In a Git repository, memories of commits that are not in the
     history of HEAD are left out.
     """
-    head = await compare_commits(client, user=user, app=app, namespace=project.here(namespace))
+    [where, *_] = scope.read(namespace) or [project.PERSON]
+    head = await compare_commits(client, user=user, app=app, namespace=where)
     body: dict[str, Any] = {
-        "user_id": user, "app": app, "namespace": project.here(namespace), "query": words(query), "about": about,
+        "user_id": user, "app": app, "namespace": where, "query": words(query), "about": about,
         "budget": budget, "detail": "index" if index else "full", "explain": explain,
         "head": head, "include_orphans": orphans or None,
     }  # fmt: skip

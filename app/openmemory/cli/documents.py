@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
 from openmemory.cli.ids import document_id, whole
-from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Query, Rows, User, words
+from openmemory.cli.options import About, AllProjects, App, AsApp, Namespace, PageNumber, Query, Rows, User, words
 from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, passages, plain, plain_lines
 from openmemory.cli.passages import found_passages, under_heading
 from openmemory.errors import Invalid, OpenMemoryError, SetupError
@@ -31,6 +32,7 @@ async def add(
     user: User = None,
     app: App = None,
     namespace: Namespace = None,
+    about: About = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Another name than that of the file.")] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="What the document is about.")] = None,
     keep: Annotated[bool | None, typer.Option("--keep/--no-keep", help="Keep the original, or only its text.")] = None,
@@ -41,7 +43,8 @@ async def add(
     """Store documents. One of the same name is replaced."""
     if name is not None and len(files) > 1:
         raise SetupError("--name is for one file, and there are several")
-    given = {"user_id": user, "app": app, "namespace": namespace, "name": name, "title": title}
+    where = scope.written(namespace, about)
+    given = {"user_id": user, "app": app, "namespace": where, "name": name, "title": title}
     fields = {key: value for key, value in given.items() if value is not None}
     if ttl_days is not None:
         fields["ttl_days"] = str(ttl_days)
@@ -89,12 +92,14 @@ async def list_documents(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     name: Below = None,
     limit: Rows = 50,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """List documents, by name."""
-    params = {"user_id": user, "app": app, "namespace": namespace, "name": name, "size": limit, "page": page}
+    where = scope.read(namespace, all_projects=all_projects)
+    params = {"user_id": user, "app": app, "namespace": where, "name": name, "size": limit, "page": page}
     found = await client.call("GET", "/api/v1/documents", params=params)
     rows = [
         (one["id"], one["name"], one["bytes"], one["passages"], one["namespace"], one["app_name"])
@@ -113,13 +118,14 @@ async def search(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     name: Below = None,
     limit: Rows = 10,
 ) -> CommandAnswer:
     """Find passages of documents by meaning and by words, best match first."""
     body = {
-        "user_id": user, "app": app, "query": words(query), "limit": limit, "namespace": namespace, "path": name,
-        "kinds": ["document"],
+        "user_id": user, "app": app, "query": words(query), "limit": limit, "path": name, "kinds": ["document"],
+        "namespaces": scope.read(namespace, all_projects=all_projects),
     }  # fmt: skip
     return await found_passages(client, body, ["document", "stored", "passage"], _hit)
 

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import AsApp, Namespace, PageNumber, Query, Rows, User, words
+from openmemory.cli.options import AllProjects, AsApp, Namespace, PageNumber, Query, Rows, User, words
 from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, plain
 from openmemory.cli.passages import found_passages, under_heading
 
@@ -24,12 +25,14 @@ async def list_files(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     path: Below = None,
     limit: Rows = 50,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """List files, by path."""
-    params = {"user_id": user, "app": app, "namespace": namespace, "path": path, "size": limit, "page": page}
+    where = scope.read(namespace, all_projects=all_projects)
+    params = {"user_id": user, "app": app, "namespace": where, "path": path, "size": limit, "page": page}
     found = await client.call("GET", "/api/v1/files", params=params)
     rows = [
         (one["path"], one["language"] or "", one["bytes"], one["passages"], one["namespace"], one["app_name"])
@@ -48,6 +51,7 @@ async def search(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     path: Below = None,
     language: Annotated[str | None, typer.Option(metavar="NAME", help="Only in this language, such as python.")] = None,
     symbol: Annotated[
@@ -57,8 +61,8 @@ async def search(
 ) -> CommandAnswer:
     """Find passages of files by meaning and by words, best match first."""
     body = {
-        "user_id": user, "app": app, "query": words(query), "limit": limit, "namespace": namespace, "path": path,
-        "language": language, "symbol": symbol, "kinds": ["text", "code"],
+        "user_id": user, "app": app, "query": words(query), "limit": limit, "path": path, "language": language,
+        "symbol": symbol, "kinds": ["text", "code"], "namespaces": scope.read(namespace, all_projects=all_projects),
     }  # fmt: skip
     return await found_passages(client, body, ["where", "read", "passage"], _hit)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmemory.cli import project
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, User
 from openmemory.cli.output import CommandAnswer, plain
@@ -34,7 +34,7 @@ async def ingest(
     app: App = None,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "--project", metavar="NAME", help="The namespace: a project of the user."),
+        typer.Option("--namespace", "--project", metavar="NAME", help="The project; default: that of the folder."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and keep what changes, until Ctrl-C.")] = False,
@@ -83,7 +83,7 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
     from openmemory.cli.reading import Folder
 
     folder = Folder.of(path)
-    namespace = project.here(whose["namespace"], str(folder.root))
+    namespace = scope.here(whose["namespace"], str(folder.root))
     whose = whose | {"namespace": namespace}
     plan = await planned(client, folder, whose)
     skipped = [f"{count} left out: {reason}." for reason, count in sorted(folder.skipped.items())]

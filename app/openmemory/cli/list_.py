@@ -6,8 +6,21 @@ from typing import Annotated
 
 import typer
 
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, PageNumber, PageSize, Since, Thread, Until, User
+from openmemory.cli.options import (
+    AllProjects,
+    Category,
+    Kind,
+    Namespace,
+    OnlyApp,
+    PageNumber,
+    PageSize,
+    Since,
+    Thread,
+    Until,
+    User,
+)
 from openmemory.cli.output import CommandAnswer, Table, local_time, memories, writer
 
 
@@ -18,6 +31,7 @@ async def list_(
     user: User = None,
     app: OnlyApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     thread: Thread = None,
     kind: Kind = None,
     category: Category = None,
@@ -36,7 +50,7 @@ async def list_(
     params = {
         "user_id": user,
         "app_id": None if app is None else await client.app_id(user, app),
-        "namespace": namespace,
+        "namespace": scope.read(namespace, all_projects=all_projects),
         "thread_id": thread,
         "kind": kind,
         "categories": ",".join(category) if category else None,

@@ -50,7 +50,8 @@ def mcp(
     folder = os.getcwd()  # noqa: PTH109 - `pathlib` is not needed otherwise
     found = project.of_folder(folder)
     note = project.UNCONFIRMED if found.unconfirmed else None
-    here = None if found.namespace is None else HereProject(found.namespace, Checkout(folder), note)
+    root = project.repository(folder) or folder
+    here = None if found.namespace is None else HereProject(found.namespace, root, Checkout(folder), note)
     asyncio.run(
         bridge(address, settings, key, client=client, user=user, own=url is None, toolsets=toolsets, project=here)
     )

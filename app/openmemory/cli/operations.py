@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
-from openmemory.cli import project
+from openmemory.cli import project, scope
 from openmemory.cli.client import Client, connected, path_part
-from openmemory.cli.options import SCOPE, App, AsApp, At, ExpiresAt, PageNumber, Rows, Since, Until, User
+from openmemory.cli.options import About, App, AsApp, At, ExpiresAt, Namespace, PageNumber, Rows, Since, Until, User
 from openmemory.cli.output import CommandAnswer, confirm
 from openmemory.operations.description import InCommand, Operation, Parameter, Speaker
 
@@ -26,18 +26,12 @@ Ask = Callable[[dict[str, Any]], str | None]
 
 _APPS = {Speaker.APP: App, Speaker.READER: AsApp}
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-Project = Annotated[
-    str | None,
-    typer.Option(
-        "--namespace", metavar="NAME", help="The project; default: that of the folder.", rich_help_panel=SCOPE
-    ),
-]
 
 _SHARED: dict[str, tuple[str, Any]] = {
     "at": ("at", At),
     "expires_at": ("expires_at", ExpiresAt),
     "from_date": ("since", Since),
-    "namespace": ("namespace", Project),
+    "namespace": ("namespace", Namespace),
     "page": ("page", PageNumber),
     "since": ("since", Since),
     "size": ("limit", Rows),
@@ -56,19 +50,21 @@ _OPTIONS = {
 def command(operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = None) -> Callable[..., None]:
     """Returns the command of an operation. Parameters without a default are arguments, in their order.
 
-    A namespace that is not given is that of the folder. `ask` makes the question that must be confirmed, if any.
+    Without an option, the project is that of the folder. Several are read as `scope.read` says. `ask` makes the
+    question that must be confirmed, if any.
     """
     shared: dict[str, Any] = {} if operation.speaker is Speaker.CREDENTIAL else {"user_id": User}
     if operation.speaker in _APPS:
         shared["app"] = _APPS[operation.speaker]
-    called = {name: _OPTIONS.get(name, name) for name in (*(one.name for one in operation.parameters), *shared)}
+    kinds = {one.name: one.kind for one in operation.parameters}
+    called = {name: _OPTIONS.get(name, name) for name in (*kinds, *shared)}
 
     async def run(client: Client, /, **given: Any) -> CommandAnswer:
         if ask is not None and (question := ask(given)):
             confirm(question, given["yes"])
         request = {name: given[option] for name, option in called.items()}
         if "namespace" in request:
-            request["namespace"] = project.here(given["namespace"])
+            request["namespace"] = _place(kinds["namespace"], given)
         path = re.sub(r"\{(\w+)(:path)?\}", lambda part: path_part(str(request.pop(part[1]))), operation.path)
         if not operation.has_body:
             return show(await client.call(operation.method, path, params=request), given)
@@ -77,6 +73,7 @@ def command(operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = N
 
     own = [_parameter(one) for one in operation.parameters]
     own += [_keyword(called[name], kind, None) for name, kind in shared.items()]
+    own += [_keyword("about", About, None)] if operation.has_body and "namespace" in called else []
     own += [_keyword("yes", Yes, False)] if ask else []
     first = inspect.Parameter("client", inspect.Parameter.POSITIONAL_ONLY, annotation=Client)
     # Typer takes arguments in the order of the signature.
@@ -89,6 +86,13 @@ def command(operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = N
 def add(group: typer.Typer, operation: Operation[Any, Any, Any], show: Show) -> None:
     """Adds the command of an operation to its group, under the last word of its name."""
     group.command(operation.command.rpartition(" ")[2])(command(operation, show))
+
+
+def _place(kind: Any, given: dict[str, Any]) -> str | list[str]:
+    """Returns the project of a request, or those that it reads."""
+    if _is_list(kind):
+        return scope.read(given["namespace"]) or [project.PERSON]
+    return scope.written(given["namespace"], given.get("about")) or project.PERSON
 
 
 def _parameter(one: Parameter) -> inspect.Parameter:
@@ -112,7 +116,7 @@ def _parameter(one: Parameter) -> inspect.Parameter:
 
 
 def _is_list(kind: Any) -> bool:
-    return any(get_origin(each) is list for each in (kind, *get_args(kind)))
+    return any(get_origin(each) in (list, tuple) for each in (kind, *get_args(kind)))
 
 
 def _choices(kind: Any) -> tuple[str, ...]:

@@ -54,7 +54,18 @@ AsApp = Annotated[
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The namespace: a project of the user.", rich_help_panel=SCOPE),
+    typer.Option(
+        metavar="NAME",
+        help="The project, or a folder of it such as `.`; default: that of this folder.",
+        rich_help_panel=SCOPE,
+    ),
+]
+About = Annotated[
+    str | None,
+    typer.Option(metavar="person|project", help="person: store it for the user, in no project.", rich_help_panel=SCOPE),
+]
+AllProjects = Annotated[
+    bool, typer.Option("--all-projects", help="Read every project of the user.", rich_help_panel=SCOPE)
 ]
 Thread = Annotated[
     str | None,

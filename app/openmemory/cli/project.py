@@ -15,6 +15,9 @@ NAMESPACE_FILE = ".openmemory"
 LONGEST = 256
 """The characters that a name in that file may have."""
 
+PERSON = "default"
+"""The namespace of the person: what is of no project."""
+
 UNCONFIRMED = (
     f"A file {NAMESPACE_FILE} in this folder names another project. It comes with the files, so it is not used before"
     " the user confirms it: `openmemory projects trust`, in a terminal in this folder, shows the name and asks."
@@ -139,18 +142,6 @@ def without_credentials(url: str) -> str:
 def _packed(git: str, ref: str) -> str:
     lines = (line.split(" ") for line in _lines(os.path.join(git, "packed-refs")))
     return next((parts[0] for parts in lines if len(parts) == 2 and parts[1] == ref), "")
-
-
-def here(given: str | None, folder: str | None = None) -> str:
-    """The namespace that an option names, otherwise that of a folder: the working folder, if none is given.
-
-    On a terminal, the user is asked about a project that they have not confirmed for the folder.
-    """
-    if given:
-        return given
-    from openmemory.cli.trust import chosen
-
-    return chosen(folder or os.getcwd()) or "default"
 
 
 def repository(folder: str) -> str | None:

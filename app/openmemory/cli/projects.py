@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli import project
+from openmemory.cli import project, scope
 from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.context import compare_commits
 from openmemory.cli.ingest import planned
@@ -32,7 +32,7 @@ async def register(
     namespace: Namespace = None,
 ) -> CommandAnswer:
     """Register the project of this folder, with its Git remote, branch and commit."""
-    body = {"user_id": user, "app": app, "namespace": project.here(namespace), "name": name}
+    body = {"user_id": user, "app": app, "namespace": scope.written(namespace) or project.PERSON, "name": name}
     known = project.described(".")
     found = await client.call("POST", PATH, body=body | known)
     return CommandAnswer(found, f"{plain(found['namespace'])}: {plain(found['name'])}")
@@ -73,13 +73,13 @@ async def doctor(
 
     In the folder of the project, it also compares the files with what is stored of them.
     """
-    where = project.here(namespace)
+    where = scope.written(namespace) or project.PERSON
     if repair:
         await compare_commits(client, user=user, app=None, namespace=where)
     body = {"user_id": user, "namespace": where, "repair": repair}
     found = await client.call("POST", f"{PATH}/actions/check", body=body)
     lines = [f"{one['problems']} {one['detail']}{' (repaired)' * one['repaired']}" for one in found["checks"]]
-    behind = await _behind(client, user, where) if where == project.here(None) else 0
+    behind = await _behind(client, user, where) if where == scope.here(None) else 0
     if behind:
         lines.append(f"{behind} files differ from what is stored of them; `openmemory ingest` reads them")
     failed = bool(behind) or not all(one["repaired"] for one in found["checks"])

@@ -7,9 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli import times
+from openmemory.cli import scope, times
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, Query, Since, Thread, Until, User, json_of, words
+from openmemory.cli.options import (
+    AllProjects,
+    Category,
+    Kind,
+    Namespace,
+    OnlyApp,
+    Query,
+    Since,
+    Thread,
+    Until,
+    User,
+    json_of,
+    words,
+)
 from openmemory.cli.output import CommandAnswer, Table, local_time, plain, writer
 
 _COLUMNS = ("score", "id", "created", "app")
@@ -30,6 +43,7 @@ async def search(
     user: User = None,
     app: OnlyApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     thread: Thread = None,
     kind: Kind = None,
     category: Category = None,
@@ -53,7 +67,7 @@ async def search(
         "user_id": user,
         "query": words(query),
         "limit": limit,
-        "namespace": namespace,
+        "namespaces": scope.read(namespace, all_projects=all_projects),
         "thread_id": thread,
         "kind": kind,
         "categories": category,

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Query, Rows, User, words
+from openmemory.cli.options import About, AllProjects, App, AsApp, Namespace, PageNumber, Query, Rows, User, words
 from openmemory.cli.output import (
     CommandAnswer,
     Table,
@@ -43,15 +44,17 @@ async def save(
     ] = None,
     user: User = None,
     app: App = None,
-    namespace: Annotated[str, typer.Option(metavar="NAME", help="The namespace: a project of the user.")] = "default",
+    namespace: Namespace = None,
+    about: About = None,
 ) -> CommandAnswer:
     """Save a session. One of the same number is replaced.
 
     `openmemory threads delete session-NUMBER` deletes it.
     """
     content = "" if file is None else read_stdin() if file == "-" else text_of(file)
+    where = scope.written(namespace, about)
     body = {
-        "user_id": user, "app": app, "namespace": namespace, "number": number, "title": title, "summary": summary,
+        "user_id": user, "app": app, "namespace": where, "number": number, "title": title, "summary": summary,
         "content": content,
     }  # fmt: skip
     saved = await client.call("POST", _PATH, body=body)
@@ -69,11 +72,13 @@ async def list_sessions(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     limit: Rows = 50,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """List sessions, the last number first."""
-    params = {"user_id": user, "app": app, "namespace": namespace, "size": limit, "page": page}
+    where = scope.read(namespace, all_projects=all_projects)
+    params = {"user_id": user, "app": app, "namespace": where, "size": limit, "page": page}
     found = await client.call("GET", _PATH, params=params)
     rows = [
         (each["number"], local_time(each["updated_at"]), each["app_name"], each["namespace"], each["title"])
@@ -86,10 +91,16 @@ async def list_sessions(
 @sessions.command()
 @connected
 async def show(
-    client: Client, *, number: Number, user: User = None, app: AsApp = None, namespace: Namespace = None
+    client: Client,
+    *,
+    number: Number,
+    user: User = None,
+    app: AsApp = None,
+    namespace: Namespace = None,
+    all_projects: AllProjects = False,
 ) -> CommandAnswer:
     """Show a session with its text."""
-    params = {"user_id": user, "app": app, "namespace": namespace}
+    params = {"user_id": user, "app": app, "namespace": scope.read(namespace, all_projects=all_projects)}
     found = await client.call("GET", f"{_PATH}/{number}", params=params)
     session = found["session"]
     lines = [f"{session['number']}. {plain(session['title'])} ({local_time(session['updated_at'])})"]
@@ -107,11 +118,13 @@ async def search(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     limit: Rows = 10,
 ) -> CommandAnswer:
     """Find passages of sessions by meaning and by words, best match first."""
     body = {
-        "user_id": user, "app": app, "query": words(query), "limit": limit, "namespace": namespace, "kind": "session",
+        "user_id": user, "app": app, "query": words(query), "limit": limit, "kind": "session",
+        "namespaces": scope.read(namespace, all_projects=all_projects),
     }  # fmt: skip
     return await found_passages(client, body, ["#", "heading", "text"], _hit)
 

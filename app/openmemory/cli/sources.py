@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import AsApp, Namespace, PageNumber, Rows, User
+from openmemory.cli.options import AllProjects, AsApp, Namespace, PageNumber, Rows, User
 from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer
 
 
@@ -29,13 +30,14 @@ async def sources(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     limit: Rows = 50,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """List the conversations, sessions, files and documents that are kept, the last changed first."""
     params = {
-        "user_id": user, "app": app, "namespace": namespace, "kind": [one.value for one in kind or ()],
-        "size": limit, "page": page,
+        "user_id": user, "app": app, "kind": [one.value for one in kind or ()], "size": limit, "page": page,
+        "namespace": scope.read(namespace, all_projects=all_projects),
     }  # fmt: skip
     found = await client.call("GET", "/api/v1/sources", params=params)
     rows = [

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from openmemory.cli import project
+from openmemory.cli import project, scope
 from openmemory.cli.client import Client, connected
 from openmemory.cli.operations import add
 from openmemory.cli.options import App, Namespace, User, json_of, words
@@ -62,8 +62,8 @@ async def save(
         raise SetupError("one of --state and --file is needed")
     if file is not None:
         value = read_stdin() if file == "-" else text_of(file)
-    where = project.here(namespace)
-    head = project.described(".").get("head") if where == project.here(None) else None
+    where = scope.written(namespace) or project.PERSON
+    head = project.described(".").get("head") if where == scope.here(None) else None
     body = {
         "user_id": user, "app": app, "namespace": where,
         "reason": words(reason), "state": json_of(value, "--state" if file is None else "--file"),

@@ -6,8 +6,22 @@ from typing import Annotated, Any
 
 import typer
 
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected, path_part
-from openmemory.cli.options import App, AsApp, Namespace, PageNumber, Query, Rows, Since, Until, User, words
+from openmemory.cli.options import (
+    About,
+    AllProjects,
+    App,
+    AsApp,
+    Namespace,
+    PageNumber,
+    Query,
+    Rows,
+    Since,
+    Until,
+    User,
+    words,
+)
 from openmemory.cli.output import CommandAnswer, Table, confirm, local_time, page_answer, plain, read_stdin
 from openmemory.cli.passages import found_passages
 from openmemory.errors import Invalid
@@ -33,11 +47,13 @@ async def list_threads(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     limit: Rows = 50,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """List conversations, the last used first."""
-    params = {"user_id": user, "app": app, "namespace": namespace, "size": limit, "page": page}
+    where = scope.read(namespace, all_projects=all_projects)
+    params = {"user_id": user, "app": app, "namespace": where, "size": limit, "page": page}
     found = await client.call("GET", _PATH, params=params)
     rows = [
         (
@@ -63,11 +79,13 @@ async def show(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     limit: Rows = 100,
     page: PageNumber = 1,
 ) -> CommandAnswer:
     """Show the messages of a conversation, oldest first."""
-    params = {"user_id": user, "app": app, "namespace": namespace, "size": limit, "page": page}
+    where = scope.read(namespace, all_projects=all_projects)
+    params = {"user_id": user, "app": app, "namespace": where, "size": limit, "page": page}
     found = await client.call("GET", _of(thread, "/messages"), params=params)
     rows = [
         (item["position"], local_time(item["created_at"]), item["role"], item["content"]) for item in found["items"]
@@ -85,6 +103,7 @@ async def search(
     user: User = None,
     app: AsApp = None,
     namespace: Namespace = None,
+    all_projects: AllProjects = False,
     thread: Annotated[str | None, typer.Option(metavar="THREAD", help="Only in this thread.")] = None,
     since: Since = None,
     until: Until = None,
@@ -92,8 +111,9 @@ async def search(
 ) -> CommandAnswer:
     """Find messages by meaning and by words, best match first."""
     body = {
-        "user_id": user, "app": app, "query": words(query), "limit": limit, "namespace": namespace, "thread_id": thread,
+        "user_id": user, "app": app, "query": words(query), "limit": limit, "thread_id": thread,
         "kind": "turn", "from_date": since, "to_date": until,
+        "namespaces": scope.read(namespace, all_projects=all_projects),
     }  # fmt: skip
     return await found_passages(client, body, ["where", "said", "by", "message"], _hit)
 
@@ -116,7 +136,8 @@ async def log(
     role: Annotated[str, typer.Option(metavar="NAME", help="Who says it: user, assistant, or a name.")] = "user",
     user: User = None,
     app: App = None,
-    namespace: Annotated[str, typer.Option(metavar="NAME", help="The namespace: a project of the user.")] = "default",
+    namespace: Namespace = None,
+    about: About = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="What the conversation is about.")] = None,
     no_infer: Annotated[
         bool, typer.Option("--no-infer", help="Keep the conversation from the language model of the service.")
@@ -128,10 +149,11 @@ async def log(
     messages an id, and the command can be repeated.
     """
     entries = _lines(read_stdin()) if message == ["-"] else [{"role": role, "content": words(message)}]
+    where = scope.written(namespace, about)
     results: list[Any] = []
     for at in range(0, len(entries), _TOGETHER):
         body = {
-            "user_id": user, "app": app, "namespace": namespace, "title": title, "infer": not no_infer,
+            "user_id": user, "app": app, "namespace": where, "title": title, "infer": not no_infer,
             "messages": entries[at : at + _TOGETHER],
         }  # fmt: skip
         answer = await client.call("POST", _of(thread, "/messages"), body=body)
@@ -174,7 +196,7 @@ async def close(
     summary: Annotated[str | None, typer.Option(metavar="TEXT", help="What came of it.")] = None,
 ) -> CommandAnswer:
     """Mark a conversation as closed. Its next message opens it again."""
-    body = {"user_id": user, "namespace": namespace, "title": title, "summary": summary}
+    body = {"user_id": user, "namespace": scope.written(namespace), "title": title, "summary": summary}
     answer = await client.call("POST", _of(thread, "/close"), body=body)
     return CommandAnswer(answer, f"Closed {answer['threads']} conversation{'s' if answer['threads'] != 1 else ''}.")
 
@@ -183,7 +205,7 @@ async def close(
 @connected
 async def delete(client: Client, *, thread: ThreadId, user: User = None, namespace: Namespace = None) -> CommandAnswer:
     """Delete a conversation. `openmemory threads restore` brings it back."""
-    answer = await client.call("DELETE", _of(thread), params={"user_id": user, "namespace": namespace})
+    answer = await client.call("DELETE", _of(thread), params={"user_id": user, "namespace": scope.written(namespace)})
     return CommandAnswer(answer, f"Deleted {answer['messages']} messages.")
 
 
@@ -191,7 +213,7 @@ async def delete(client: Client, *, thread: ThreadId, user: User = None, namespa
 @connected
 async def restore(client: Client, *, thread: ThreadId, user: User = None, namespace: Namespace = None) -> CommandAnswer:
     """Bring back the deleted messages of a conversation."""
-    body = {"user_id": user, "namespace": namespace}
+    body = {"user_id": user, "namespace": scope.written(namespace)}
     answer = await client.call("POST", _of(thread, "/restore"), body=body)
     return CommandAnswer(answer, f"Restored {answer['messages']} messages.")
 
@@ -208,6 +230,6 @@ async def erase(
 ) -> CommandAnswer:
     """Permanently erase a conversation with its messages and vectors."""
     confirm(f"Erase the conversation {plain(thread)} of {await client.user(user)}?", yes)
-    body = {"user_id": user, "namespace": namespace}
+    body = {"user_id": user, "namespace": scope.written(namespace)}
     answer = await client.call("POST", _of(thread, "/erase"), body=body)
     return CommandAnswer(answer, f"Erased {answer['messages']} messages.")

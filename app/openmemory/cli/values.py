@@ -23,8 +23,11 @@ def _was_set(done: Any, given: dict[str, Any]) -> CommandAnswer:
 
 
 def _page(found: Any, given: dict[str, Any]) -> CommandAnswer:
-    rows = [(one["topic"], one["key"], local_time(one["updated_at"]), one["value"]) for one in found["items"]]
-    table = Table(["topic", "key", "changed", "value"], rows, wide="value")
+    rows = [
+        (one["topic"], one["key"], local_time(one["updated_at"]), one["namespace"], one["value"])
+        for one in found["items"]
+    ]
+    table = Table(["topic", "key", "changed", "namespace", "value"], rows, wide="value")
     return page_answer(found, table, given["page"], "There are no values.")
 
 

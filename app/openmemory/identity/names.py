@@ -10,6 +10,10 @@ from openmemory.errors import Invalid, TooLarge
 # The C0 and C1 controls, the separators that end a line, and the characters that reverse the direction of a text.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
+_PATH = re.compile(r"\.{0,2}[/\\]|~[/\\]|[A-Za-z]:[/\\]")
+
+_WORD = re.compile(r"[\w./@+-]{1,100}")
+
 
 def checked_name(value: str, field: str, limit: int, setting: str = "limits.name") -> str:
     """Returns a name, or a title or another text of one line, without surrounding blanks.
@@ -47,3 +51,14 @@ def category_name(name: str) -> str:
     """Returns the one form of a category's name: case folded, blanks trimmed and single."""
     folded = unicodedata.normalize("NFC", name).casefold()
     return " ".join(unicodedata.normalize("NFC", folded).split())
+
+
+def is_path(name: str) -> bool:
+    """Returns True if a name of a project is a path, such as `.` or `/srv/shop`. `acme/shop` is none."""
+    return name in (".", "..", "~") or _PATH.match(name) is not None
+
+
+def one_word(name: str, otherwise: str) -> str:
+    """Returns the name of a project if it is one word, and otherwise another text. Whoever made a folder may have named
+    it with a sentence for assistants."""
+    return name if _WORD.fullmatch(name) else otherwise

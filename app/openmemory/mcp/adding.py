@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -21,13 +21,12 @@ from openmemory.serialization.timestamps import DateOrTime
 from openmemory.serialization.zones import day_shown
 from openmemory.services import Services
 
-Namespace = Annotated[str, Field(description="Project or workspace, such as a repository's name.")]
-
 
 class AddArguments(Arguments):
     text: str = Field(description="In sentences that stand alone.")
     infer: bool = Field(True, description="false: store verbatim.")
-    namespace: Namespace = "default"
+    about: str | None = Field(None, description="person: of no project.")
+    namespace: str | None = None
     categories: Strings = Field(default_factory=list)
     kind: str | None = Field(None, description="Such as preference or decision.")
     thread_id: str | None = None
@@ -38,11 +37,11 @@ class AddArguments(Arguments):
 
     supersedes: Strings = Field(default_factory=list, description="Ids of what no longer holds.")
 
-    def input(self, supersedes: Sequence[UUID]) -> CaptureCreate:
+    def input(self, namespace: str, supersedes: Sequence[UUID]) -> CaptureCreate:
         """Returns the input of the service. `supersedes`: the memories that are meant."""
-        names = type(self).model_fields.keys() - {"infer", "categories", "supersedes"}
+        names = type(self).model_fields.keys() - {"infer", "about", "namespace", "categories", "supersedes"}
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        new = MemoryCreate(categories=tuple(self.categories), **given)
+        new = MemoryCreate(categories=tuple(self.categories), namespace=namespace, **given)
         return CaptureCreate(new, wait=True, supersedes=tuple(supersedes))
 
 
@@ -100,14 +99,14 @@ class _Shown:
 async def _add(services: Services, call: ToolCall[AddArguments]) -> Answer:
     sent = call.arguments.text
     supersedes = await services.short_ids.resolved(call.caller, call.arguments.supersedes, "supersedes")
-    added = await services.adding.add(
-        call.caller, call.arguments.input(supersedes), infer=call.arguments.infer, moved=Steps().tell
-    )
+    namespace = call.offer.project.written(call.arguments.namespace, call.arguments.about)
+    new = call.arguments.input(namespace, supersedes)
+    added = await services.adding.add(call.caller, new, infer=call.arguments.infer, moved=Steps().tell)
     shown = _Shown(services, sent)
     result = _result(added, shown)
     ids = [one.id for one in (*result.results, *(result.near or ()), *(result.possible_duplicates or ()))]
     short = await services.short_ids.shortened(call.caller, ids)
-    lines = list(_lines(result, short, sent, call.caller.timezone))
+    lines = list(_lines(result, short, sent, call.caller.timezone, call.offer.project.shown(namespace)))
     if not lines and added.note is None:
         lines = ["Nothing to remember was found in it."]
     return Answer(lines, result.model_dump(mode="json"), shown.untrusted.note(added.note))
@@ -145,11 +144,11 @@ def _result(added: Added, shown: _Shown) -> AddResult:
     )
 
 
-def _lines(result: AddResult, short: dict[Any, str], sent: str, zone: ZoneInfo) -> Iterable[str]:
+def _lines(result: AddResult, short: dict[Any, str], sent: str, zone: ZoneInfo, where: str) -> Iterable[str]:
     """Yields the compact form. A text that the assistant just sent is not repeated."""
     for one in result.results:
         text = "" if one.memory == sent else f": {block(one.memory)}"
-        yield f"{one.event} {short[one.id]}{text}"
+        yield f"{one.event} {short[one.id]}{where}{text}"
         if one.previous_memory is not None:
             yield f"before: {block(one.previous_memory)}"
     for near in result.near or ():

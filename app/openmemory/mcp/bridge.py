@@ -26,6 +26,7 @@ from openmemory.config.addresses import is_loopback
 from openmemory.config.settings import Settings
 from openmemory.embedded.folder import default_data_dir, running_service
 from openmemory.errors import OpenMemoryError
+from openmemory.identity.names import one_word
 from openmemory.mcp.formats import AnswerFormat, default_format, named_toolsets
 from openmemory.serialization.exact_json import no_number
 from openmemory.serialization.surrogates import replace_in_json
@@ -79,6 +80,7 @@ class HereProject:
     """The project of the folder in which the bridge was started."""
 
     namespace: str
+    folder: str
     checkout: GitCheckout
     note: str | None = None
     """A note for the assistant, which gets it with the instructions of the server."""
@@ -103,7 +105,7 @@ async def bridge(
     folder: when nobody listens at the address any more, the folder names the address of its successor. Only the
     protocol is written to standard output.
 
-    `project`: what the tools for projects mean if a call names no project.
+    `project`: what the tools mean if a call names no project.
 
     Without a `user` it is the one that the service means, and without either the app has the client's own name.
     """
@@ -118,6 +120,7 @@ async def bridge(
         headers["X-MCP-Toolsets"] = toolsets
     if project is not None:
         headers["X-MCP-Project"] = quote(project.namespace, safe="")
+        headers["X-MCP-Folder"] = quote(project.folder, safe="")
     if (zone := machine_zone()) is not None:
         headers[HEADER] = zone.key
     if key:
@@ -352,9 +355,10 @@ class _Bridge:
     def _add_note(self, answer: Message) -> None:
         """Adds what the assistant should know of the folder to the instructions of the server."""
         result = answer.get("result")
-        note = self._project.note if self._project else None
-        if note and isinstance(result, dict) and isinstance(result.get("instructions"), str):
-            result["instructions"] += f"\n{note}"
+        if self._project and isinstance(result, dict) and isinstance(result.get("instructions"), str):
+            note = f"\n{self._project.note}" if self._project.note else ""
+            named = one_word(self._project.namespace, "that of the folder")
+            result["instructions"] += f"\nThe project is {named}.{note}"
 
     def _fail(self, id_: Any, code: int, text: str) -> None:
         self._write(_error(id_, code, text))

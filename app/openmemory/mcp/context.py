@@ -33,12 +33,12 @@ class ProjectArguments(Arguments):
     def namespace(self, offer: Offer) -> str:
         """The namespace that is meant: without a name, the project of the client. A workspace other than the default
         one is a part of its repository."""
-        names = [self.repo or offer.project, self.workspace if self.workspace != "default" else None]
+        names = [self.repo or offer.project.name, self.workspace if self.workspace != "default" else None]
         return "/".join(name for name in names if name) or "default"
 
     def head(self, offer: Offer) -> str | None:
         """The commit that is checked out, if the project of the client is meant."""
-        return offer.head if self.repo in (None, offer.project) else None
+        return offer.head if self.repo in (None, offer.project.name) else None
 
 
 class InitialArguments(ProjectArguments):

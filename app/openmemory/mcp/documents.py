@@ -90,7 +90,7 @@ async def _find(services: Services, call: ToolCall[FindDocumentsArguments]) -> A
     query = SearchQuery(
         arguments.query,
         limit=arguments.limit,
-        namespaces=() if arguments.namespace is None else (arguments.namespace,),
+        namespaces=call.offer.project.read(arguments.namespace),
         kinds=(PassageKind.DOCUMENT.value,),
         below=arguments.name or "",
     )
@@ -98,7 +98,8 @@ async def _find(services: Services, call: ToolCall[FindDocumentsArguments]) -> A
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_part(result, untrusted) for result in answer.results]
     output = FoundDocumentsOutput(results=found).model_dump(mode="json")
-    return Answer(list(_parts(found, arguments.namespace)), output, untrusted.note(answer.note))
+    asked = call.offer.project.asked(arguments.namespace)
+    return Answer(list(_parts(found, asked)), output, untrusted.note(answer.note))
 
 
 def _part(result: PassageResult, untrusted: Untrusted) -> FoundPart:
@@ -122,7 +123,7 @@ def _parts(found: Iterable[FoundPart], asked: str | None) -> Iterable[str]:
 
 async def _read(services: Services, call: ToolCall[ReadDocumentArguments]) -> Answer:
     arguments = call.arguments
-    namespaces = () if arguments.namespace is None else (arguments.namespace,)
+    namespaces = call.offer.project.read(arguments.namespace)
     document = await services.documents.named(call.caller, arguments.name, namespaces)
     text = await services.documents.text(call.caller, document, page=arguments.page, size=_PAGE)
     untrusted = Untrusted(services.settings.capture.injection)
@@ -145,7 +146,7 @@ async def _read(services: Services, call: ToolCall[ReadDocumentArguments]) -> An
 
 async def _list(services: Services, call: ToolCall[ListDocumentsArguments]) -> Answer:
     arguments = call.arguments
-    namespaces = () if arguments.namespace is None else (arguments.namespace,)
+    namespaces = call.offer.project.read(arguments.namespace)
     page = await services.documents.list(
         call.caller, namespaces=namespaces, below=arguments.name or "", page=arguments.page
     )

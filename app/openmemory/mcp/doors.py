@@ -257,7 +257,8 @@ class McpDoors:
         principal = principal_of(scope)
         try:
             request = Request(scope)
-            return identified(principal, names_of(request, self._limits), offer_of(request, self._settings))
+            offer = offer_of(request, self._settings, self._limits)
+            return identified(principal, names_of(request, self._limits), offer)
         except Invalid as error:
             await refuse(400, error.message)(scope, receive, send)
         except Forbidden as error:

@@ -73,7 +73,7 @@ async def _find(services: Services, call: ToolCall[FilesArguments]) -> Answer:
     query = SearchQuery(
         arguments.query,
         limit=arguments.limit,
-        namespaces=() if arguments.namespace is None else (arguments.namespace,),
+        namespaces=call.offer.project.read(arguments.namespace),
         kinds=_KINDS,
         below=arguments.path or "",
         languages=() if arguments.language is None else (arguments.language.lower(),),
@@ -81,7 +81,7 @@ async def _find(services: Services, call: ToolCall[FilesArguments]) -> Answer:
     )
     found, _, note = await _found(services, call.caller, query)
     output = PassagesOutput(results=found).model_dump(mode="json")
-    return Answer(list(_lines(found, arguments.namespace)), output, note)
+    return Answer(list(_lines(found, call.offer.project.asked(arguments.namespace))), output, note)
 
 
 async def _index(services: Services, call: ToolCall[IndexArguments]) -> Answer:

@@ -22,6 +22,7 @@ from openmemory.mcp.formats import (
     default_format,
     named_toolsets,
 )
+from openmemory.mcp.places import NO_PROJECT, ClientProject
 from openmemory.memories import validation
 from openmemory.projects.anchors import commit
 from openmemory.sessions.storage import SessionNames
@@ -39,8 +40,8 @@ class Offer:
     format: AnswerFormat = AnswerFormat.COMPACT
     toolsets: frozenset[str] = frozenset()
     legacy: bool = False
-    project: str | None = None
-    """The namespace that the tools for projects mean if a call names none."""
+    project: ClientProject = NO_PROJECT
+    """The project that the tools mean if a call names none."""
     head: str | None = None
     """The commit that the client's folder has checked out."""
 
@@ -78,9 +79,10 @@ def names_of(request: Request, limits: LimitSettings) -> SessionNames:
     return SessionNames(_name(request, "user", limits), _name(request, "client", limits))
 
 
-def offer_of(request: Request, settings: McpSettings) -> Offer:
-    """Returns what `format`, `toolsets`, `project` and `head` ask for, in the query, in the headers `X-MCP-Format`,
-    `X-MCP-Toolsets`, `X-MCP-Project` and `X-MCP-Head`, or in the settings. The header of a project is percent-encoded.
+def offer_of(request: Request, settings: McpSettings, limits: LimitSettings) -> Offer:
+    """Returns what `format`, `toolsets`, `project`, `folder` and `head` ask for, in the query, in the headers
+    `X-MCP-Format`, `X-MCP-Toolsets`, `X-MCP-Project`, `X-MCP-Folder` and `X-MCP-Head`, or in the settings. The headers
+    of the project and its folder are percent-encoded.
 
     Raises:
         Invalid: a value is unknown.
@@ -94,7 +96,11 @@ def offer_of(request: Request, settings: McpSettings) -> Offer:
         known = ", ".join(sorted({*TOOLSETS, *ALIASES}))
         raise Invalid("toolsets", f"has no toolset {min(unknown)[:80]!r}; known is {known}")
     legacy = bool(request.path_params) and asked is None
-    project = request.query_params.get("project") or unquote(request.headers.get("x-mcp-project", "")) or None
+    named, folder = (
+        request.query_params.get(name) or unquote(request.headers.get(f"x-mcp-{name}", "")) or None
+        for name in ("project", "folder")
+    )
+    project = ClientProject(named and validation.name(named, "project", limits), folder)
     head = request.query_params.get("head") or request.headers.get("x-mcp-head") or None
     return Offer(chosen, frozenset(toolsets), legacy, project, head and commit(head, "head"))
 

@@ -77,8 +77,7 @@ async def _list(services: Services, call: ToolCall[ListArguments]) -> Answer:
         raise Invalid("limit", f"must be from 1 to {MAX_LISTED:,}, not {arguments.limit:,}")
     if not 0 <= arguments.offset <= 10_000_000:
         raise Invalid("offset", f"must be from 0 to 10,000,000, not {arguments.offset:,}")
-    namespaces = (arguments.namespace,) if arguments.namespace is not None else ()
-    query = MemoryQuery(namespaces=namespaces)
+    query = MemoryQuery(namespaces=call.offer.project.read(arguments.namespace))
     items, total = await services.memories.slice(call.caller, query, offset=arguments.offset, limit=arguments.limit)
     untrusted = Untrusted(services.settings.capture.injection)
     listed = [_listed(item, call.caller.user, untrusted) for item in items]
@@ -90,7 +89,7 @@ async def _list(services: Services, call: ToolCall[ListArguments]) -> Answer:
             item,
             shown.app_name,
             shown.memory,
-            unusual(item, arguments.namespace, shown.namespace, zone),
+            unusual(item, call.offer.project.asked(arguments.namespace), shown.namespace, zone),
             zone=zone,
         )
         for item, shown in zip(items, listed, strict=True)

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from openmemory.mcp.compact import block, memory_line, unusual
 from openmemory.mcp.context import ProjectArguments
+from openmemory.mcp.places import PERSON
 from openmemory.mcp.tool import Answer, Arguments, Reference, Strings, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.notes import NamesUpdate, NoteUpdate, note_text, title_and_summary
@@ -21,6 +22,7 @@ from openmemory.services import Services
 
 
 class AddNoteArguments(ProjectArguments):
+    about: str | None = Field(None, description="person: of no project.")
     title: str = Field(description="What it says, in a sentence.")
     summary: str | None = Field(None, description="More about it.")
     thread: str | None = None
@@ -59,10 +61,12 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
     text = note_text(given.title, given.summary)
     metadata = {name: found for name in ("tags", "entities") if (found := getattr(given, name))}
     head = given.head(call.offer)
+    namespace = given.namespace(call.offer)
+    if given.about is not None:
+        namespace = call.offer.project.written(given.repo, given.about)
+        head = None if namespace == PERSON else head
     metadata |= {COMMIT: head} if head else {}
-    new = MemoryCreate(
-        text, namespace=given.namespace(call.offer), thread_id=given.thread, kind="note", metadata=metadata
-    )
+    new = MemoryCreate(text, namespace=namespace, thread_id=given.thread, kind="note", metadata=metadata)
     row = await services.memories.add(call.caller, new)
     [short] = (await services.short_ids.shortened(call.caller, [row.id])).values()
     data = {
@@ -71,7 +75,7 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
         "anchor_commit": head or "", "created_at": row.created_at.isoformat(),
         "event": row.event.value,
     }  # fmt: skip
-    return Answer([f"{row.event.value} {short}"], data)
+    return Answer([f"{row.event.value} {short}{call.offer.project.shown(namespace)}"], data)
 
 
 async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> Answer:

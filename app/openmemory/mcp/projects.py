@@ -26,6 +26,8 @@ _PAGE = 50
 
 
 class RegisterArguments(Arguments):
+    projects = ("id",)
+
     id: str = Field(description="The project: a namespace.")
     name: str
     root_path: str | None = None
@@ -133,7 +135,7 @@ async def _set(services: Services, call: ToolCall[SetArguments]) -> Answer:
 async def _get(services: Services, call: ToolCall[KeyArguments]) -> Answer:
     given = call.arguments
     try:
-        found = await services.values.get(call.caller, given.topic, given.key, given.project_id)
+        found = await services.values.get(call.caller, given.topic, given.key, [given.project_id])
     except NotFound:
         return not_found(f"There is no value {inline(given.topic)}/{inline(given.key)} that you may read.")
     untrusted = Untrusted(services.settings.capture.injection)
@@ -144,7 +146,7 @@ async def _get(services: Services, call: ToolCall[KeyArguments]) -> Answer:
 async def _list(services: Services, call: ToolCall[ListValuesArguments]) -> Answer:
     given = call.arguments
     page = await services.values.list(
-        call.caller, namespace=given.project_id, topic=given.topic, page=given.page, size=_PAGE
+        call.caller, namespaces=[given.project_id], topic=given.topic, page=given.page, size=_PAGE
     )
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_output(one, untrusted) for one in page.items]

@@ -33,7 +33,7 @@ from openmemory.services import Services
 class SearchArguments(Arguments):
     query: str = Field(description="A question, or keywords.")
     limit: int | None = Field(None, description="10 by default.")
-    namespace: str | None = Field(None, description="Only this project.")
+    namespace: str | None = Field(None, description="One project; * for all.")
     thread_id: str | None = None
     kind: str | None = None
     categories: Strings = Field(default_factory=list)
@@ -86,7 +86,7 @@ async def _search(services: Services, call: ToolCall[SearchArguments]) -> Answer
     query = SearchQuery(
         arguments.query,
         limit=arguments.limit,
-        namespaces=() if arguments.namespace is None else (arguments.namespace,),
+        namespaces=call.offer.project.read(arguments.namespace),
         threads=() if arguments.thread_id is None else (arguments.thread_id,),
         kinds=() if arguments.kind is None else (arguments.kind,),
         categories=tuple(arguments.categories),
@@ -95,6 +95,7 @@ async def _search(services: Services, call: ToolCall[SearchArguments]) -> Answer
         explain=arguments.explain,
     )
     answer = await services.search.search(call.caller, query)
+    elsewhere = None if answer.results else call.offer.project.elsewhere(arguments.namespace)
     untrusted = Untrusted(services.settings.capture.injection)
     output = SearchOutput(
         results=[_found(result, untrusted, explain=arguments.explain) for result in answer.results],
@@ -106,8 +107,9 @@ async def _search(services: Services, call: ToolCall[SearchArguments]) -> Answer
     short = await services.short_ids.shortened(call.caller, [*(one.id for one in answer.results), *told])
     data = output.model_dump(mode="json")
     brief = data | {"results": [_brief(one) for one in data["results"]]}
-    lines = list(_lines(answer, output, short, arguments, call.caller.timezone))
-    return Answer(lines, data, untrusted.note(answer.note), brief)
+    lines = list(_lines(answer, output, short, call))
+    note = " ".join(part for part in (answer.note, elsewhere) if part) or None
+    return Answer(lines, data, untrusted.note(note), brief)
 
 
 def _found(result: SearchResult, untrusted: Untrusted, *, explain: bool) -> FoundMemory:
@@ -126,14 +128,16 @@ def _brief(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lines(
-    answer: SearchAnswer, output: SearchOutput, short: dict[UUID, str], arguments: SearchArguments, zone: ZoneInfo
+    answer: SearchAnswer, output: SearchOutput, short: dict[UUID, str], call: ToolCall[SearchArguments]
 ) -> Iterable[str]:
     """Yields the compact form: results, conflicts, and the explanation as one line of JSON."""
+    arguments, zone = call.arguments, call.caller.timezone
+    asked = call.offer.project.asked(arguments.namespace)
     disputed = {one.id for each in answer.conflicts for one in (each.current, *each.previous)}
     for result, found in zip(answer.results, output.results, strict=True):
         marks = [] if result.newer is None else [f"newer: {short[result.newer]}"]
         marks += ["conflict"] if result.id in disputed else []
-        marks += unusual(result, arguments.namespace, found.namespace, zone)
+        marks += unusual(result, asked, found.namespace, zone)
         marks += [f"score {found.score:.2f}"] if arguments.explain and found.score is not None else []
         yield memory_line(short[result.id], result, found.app_name, found.memory, marks, zone=zone)
     for each in output.conflicts or ():

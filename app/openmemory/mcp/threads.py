@@ -38,7 +38,8 @@ class LogArguments(Arguments):
     messages: Annotated[list[JsonObject], BeforeValidator(json_list)] = Field(
         description="Oldest first: {role, content, id?, created_at?}."
     )
-    namespace: str = "default"
+    about: str | None = Field(None, description="person: of no project.")
+    namespace: str | None = None
     title: str | None = None
 
 
@@ -82,11 +83,13 @@ class MessagesOutput(BaseModel):
 async def _log(services: Services, call: ToolCall[LogArguments]) -> Answer:
     arguments = call.arguments
     messages = [_message(each) for each in arguments.messages]
-    new = NewMessages(arguments.thread_id, messages, arguments.namespace, arguments.title)
+    namespace = call.offer.project.written(arguments.namespace, arguments.about)
+    new = NewMessages(arguments.thread_id, messages, namespace, arguments.title)
     results = await services.conversations.add(call.caller, new)
     stored = [each for each in results if isinstance(each, MessageAdded)]
     added = sum(each.event is MessageEvent.ADD for each in stored)
-    lines = [f"Stored {added} of {len(results)} messages in thread {inline(arguments.thread_id)}."]
+    where = call.offer.project.shown(namespace)
+    lines = [f"Stored {added} of {len(results)} messages in thread {inline(arguments.thread_id)}{where}."]
     if known := len(stored) - added:
         lines.append(f"{known} were there already.")
     for number, each in enumerate(results, 1):
@@ -115,7 +118,7 @@ async def _find(services: Services, call: ToolCall[FindArguments]) -> Answer:
     query = SearchQuery(
         arguments.query,
         limit=arguments.limit,
-        namespaces=() if arguments.namespace is None else (arguments.namespace,),
+        namespaces=call.offer.project.read(arguments.namespace),
         threads=() if arguments.thread_id is None else (arguments.thread_id,),
         kinds=(PassageKind.TURN.value,),
     )
@@ -123,12 +126,13 @@ async def _find(services: Services, call: ToolCall[FindArguments]) -> Answer:
     untrusted = Untrusted(services.settings.capture.injection)
     found = [_shown(result, untrusted, result.score) for result in answer.results]
     output = MessagesOutput(results=found).model_dump(mode="json")
-    return Answer(list(_lines(found, arguments.namespace, call.caller.timezone)), output, untrusted.note(answer.note))
+    asked = call.offer.project.asked(arguments.namespace)
+    return Answer(list(_lines(found, asked, call.caller.timezone)), output, untrusted.note(answer.note))
 
 
 async def _read(services: Services, call: ToolCall[ReadArguments]) -> Answer:
     arguments = call.arguments
-    namespaces = () if arguments.namespace is None else (arguments.namespace,)
+    namespaces = call.offer.project.read(arguments.namespace)
     page = await services.conversations.slice(
         call.caller,
         arguments.thread_id,
@@ -141,7 +145,7 @@ async def _read(services: Services, call: ToolCall[ReadArguments]) -> Answer:
     found = [_shown(message, untrusted) for message in page.items]
     more = page.total - len(found)
     lines = [
-        *_lines(found, arguments.namespace, call.caller.timezone),
+        *_lines(found, call.offer.project.asked(arguments.namespace), call.caller.timezone),
         *([f"{page.total} messages in all."] if more else []),
     ]
     output = MessagesOutput(results=found).model_dump(mode="json") | {"total": page.total}
@@ -150,7 +154,7 @@ async def _read(services: Services, call: ToolCall[ReadArguments]) -> Answer:
 
 async def _threads(services: Services, call: ToolCall[ThreadsArguments]) -> Answer:
     arguments = call.arguments
-    namespaces = () if arguments.namespace is None else (arguments.namespace,)
+    namespaces = call.offer.project.read(arguments.namespace)
     page = await services.conversations.threads(call.caller, namespaces=namespaces, page=arguments.page)
     untrusted = Untrusted(services.settings.capture.injection)
     lines, rows = [], []

@@ -18,6 +18,7 @@ from openmemory.identity.caller import Caller
 from openmemory.mcp import compact
 from openmemory.mcp.formats import AnswerFormat, answer_format
 from openmemory.mcp.identity import Identity, Offer
+from openmemory.mcp.places import ClientProject
 from openmemory.serialization import exact_json, zones
 from openmemory.services import Services
 
@@ -90,6 +91,8 @@ class Arguments(BaseModel):
 
     needless: ClassVar[frozenset[str]] = frozenset()
     """The arguments that only clients of another server send. The tool ignores them, and its answer does not say so."""
+    projects: ClassVar[tuple[str, ...]] = ("namespace", "repo", "project_id")
+    """The arguments that name a project. A path in them is that of the client's project."""
     zeros: ClassVar[frozenset[str]] = frozenset()
     """The optional arguments for which 0 is a value of its own."""
 
@@ -99,6 +102,15 @@ class Arguments(BaseModel):
         if not isinstance(given, dict):
             return given
         return {name: value for name, value in given.items() if not cls.leaves_out(name, value)}
+
+    def named_projects(self, client: ClientProject) -> dict[str, str]:
+        """Returns the projects that the arguments name, by the argument.
+
+        Raises:
+            Invalid: one is a path outside of the client's project.
+        """
+        given = ((field, getattr(self, field, None)) for field in self.projects)
+        return {field: client.named(name, field) for field, name in given if isinstance(name, str)}
 
     @classmethod
     def leaves_out(cls, name: str, value: Any) -> bool:
@@ -228,6 +240,7 @@ class Tool(Generic[ArgumentsT]):
             return failure(f"{self.failing}: {_first(error)}"), CallOutcome.REFUSED
         try:
             form = answer_format(chosen)
+            parsed = parsed.model_copy(update=parsed.named_projects(identity.offer.project))
             caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
             caller = caller.in_timezone(None if zone is None else str(zone))
             answer = await self.run(services, ToolCall(caller, parsed, identity.offer, ask))

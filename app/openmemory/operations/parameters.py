@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 Project = Annotated[str, Field(description="The project.")]
 """The namespace. The commands take that of the folder, if none is given."""
 
+Projects = Annotated[
+    tuple[str, ...],
+    Field(max_length=10, description="The project; may be repeated, and the first that has it counts."),
+]
+"""The namespaces that are read. The commands take that of the folder and the default one."""
+
 PageNumber = Annotated[int, Field(ge=1, le=1_000_000)]
 PageSize = Annotated[int, Field(ge=1, le=100)]
 

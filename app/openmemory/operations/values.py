@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from openmemory.operations.description import Speaker, operation
-from openmemory.operations.parameters import PageNumber, PageSize, Project
+from openmemory.operations.parameters import PageNumber, PageSize, Project, Projects
 from openmemory.projects.schemas import NewValue, StoredValue, ValueDeleted, ValuePage, ValueSet
 
 if TYPE_CHECKING:
@@ -46,18 +46,18 @@ async def list_values(
     services: Services,
     caller: Caller,
     *,
-    namespace: Project = "default",
+    namespace: Projects = ("default",),
     topic: OnlyTopic = None,
     page: PageNumber = 1,
     size: PageSize = 50,
 ) -> ValuePage:
     """List the values of a project, by topic and key."""
-    return await services.values.list(caller, namespace=namespace, topic=topic, page=page, size=size)
+    return await services.values.list(caller, namespaces=namespace, topic=topic, page=page, size=size)
 
 
 @operation("GET", ONE, command="values get", tool="memory_get", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
 async def read_value(
-    services: Services, caller: Caller, *, topic: Topic, key: Key, namespace: Project = "default"
+    services: Services, caller: Caller, *, topic: Topic, key: Key, namespace: Projects = ("default",)
 ) -> StoredValue:
     """Show the value under a topic and a key."""
     return await services.values.get(caller, topic, key, namespace)

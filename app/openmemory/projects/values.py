@@ -6,6 +6,7 @@ values that are equal are two memories.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import func, select
@@ -78,20 +79,24 @@ class Values:
                 await access_log.record(tx, caller, AccessType.UPDATE, [done.id])
         return ValueSet(*done)
 
-    async def get(self, caller: Caller, topic: str, key: str, namespace: str = "default") -> StoredValue:
-        """The value under a topic and a key.
+    async def get(self, caller: Caller, topic: str, key: str, namespaces: Sequence[str] = ("default",)) -> StoredValue:
+        """The value under a topic and a key, of the first of the namespaces that has one.
 
         Raises:
             NotFound: there is none, or the caller may not read it.
             Invalid: a name is invalid.
         """
         caller.may_read()
-        name, namespace = self._name(topic, key), validation.name(namespace, "namespace", self._limits)
+        name, places = self._name(topic, key), self._places(namespaces)
         await self._rates.search(caller)
         async with self._database.statement() as tx:
-            if (record := await kept.read(tx, caller, KEYED, namespace, name)) is None:
-                raise _no_value()
-        return stored_value(record)
+            for namespace in places:
+                if (record := await kept.read(tx, caller, KEYED, namespace, name)) is not None:
+                    return stored_value(record)
+        raise _no_value()
+
+    def _places(self, namespaces: Sequence[str]) -> list[str]:
+        return [validation.name(name, "namespace", self._limits) for name in namespaces]
 
     def _which(self, topic: str, key: str, namespace: str) -> ColumnElement[bool]:
         name = self._name(topic, key)
@@ -99,7 +104,13 @@ class Values:
         return place & kept.of_kind(KEYED) & (Memory.key == name)
 
     async def list(
-        self, caller: Caller, *, namespace: str = "default", topic: str | None = None, page: int = 1, size: int = 50
+        self,
+        caller: Caller,
+        *,
+        namespaces: Sequence[str] = ("default",),
+        topic: str | None = None,
+        page: int = 1,
+        size: int = 50,
     ) -> ValuePage:
         """A page of the values that the caller may read, by topic and key.
 
@@ -108,7 +119,7 @@ class Values:
         """
         caller.may_read()
         listing.check_page(page, size)
-        place = Memory.namespace == validation.name(namespace, "namespace", self._limits)
+        place = Memory.namespace.in_(self._places(namespaces))
         which = place & kept.of_kind(KEYED) & readable_by(caller, Memory)
         if topic is not None:
             which &= func.starts_with(Memory.key, validation.name(topic, "topic", self._limits) + "/")

@@ -112,6 +112,10 @@ BodyUser = Annotated[str | None, Field(description=f"The user's name; {LEFT_OUT}
 """The field `user_id` of a body; its default is None."""
 UserId = Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")]
 """The parameter `user_id` of a query; its default is None."""
+Namespaces = Annotated[
+    tuple[str, ...], Query(description="Only this project; may be repeated. Left out: every one.", max_length=100)
+]
+"""The parameter `namespace` of a query that reads; its default is empty."""
 AS_APP = "Ask as this app of the user, with its rules; left out: as the user."
 AskingApp = Annotated[str | None, Query(description=AS_APP)]
 """The parameter `app` of a query; its default is None."""

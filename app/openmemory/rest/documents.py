@@ -18,6 +18,7 @@ from openmemory.rest.caller import (
     LEFT_OUT,
     WHOSE,
     AskingApp,
+    Namespaces,
     OwnersId,
     TheAsking,
     TheServices,
@@ -25,7 +26,6 @@ from openmemory.rest.caller import (
 )
 from openmemory.rest.errors import Problem, documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import listed
 from openmemory.sources.schemas import DocumentPage, DocumentsChanged, DocumentStored, DocumentText, NewDocument
 
 router = Router(upload.DOCUMENTS, "documents")
@@ -146,14 +146,14 @@ async def list_documents(
     *,
     user_id: UserId = None,
     app: AskingApp = None,
-    namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
+    namespace: Namespaces = (),
     name: Annotated[str, Query(description="Only documents whose name begins so.")] = "",
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> DocumentPage:
     """List a user's documents, by name."""
     caller = await asking.as_owner_or_app(user_id, app)
-    return await services.documents.list(caller, namespaces=listed(namespace), below=name, page=page, size=size)
+    return await services.documents.list(caller, namespaces=namespace, below=name, page=page, size=size)
 
 
 @router.get("/{document_id}", responses=documented(403, 404))

@@ -10,10 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
 from openmemory.memories.schemas import OnError
-from openmemory.rest.caller import BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import BodyUser, Namespaces, TheAsking, TheServices
 from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import listed
 from openmemory.sources.schemas import (
     FilePage,
     FilePlan,
@@ -96,14 +95,14 @@ async def list_files(
     *,
     user_id: Annotated[str | None, Query(description="The user's name.")] = None,
     app: Annotated[str | None, Query(description="Ask as this app of the user, with its rules.")] = None,
-    namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
+    namespace: Namespaces = (),
     path: Annotated[str, Query(description="Only files whose path begins so.")] = "",
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> FilePage:
     """List a user's stored files, by path."""
     caller = await asking.as_owner_or_app(user_id, app)
-    return await services.files.list(caller, namespaces=listed(namespace), below=path, page=page, size=size)
+    return await services.files.list(caller, namespaces=namespace, below=path, page=page, size=size)
 
 
 @router.post("/plan", responses=documented(403, 404, 413))

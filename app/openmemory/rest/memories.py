@@ -17,7 +17,7 @@ from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryUpdate
 from openmemory.memories.state import State
 from openmemory.operations.parameters import FromDate, Message, ToDate, first_moment, last_moment
-from openmemory.rest.caller import MemoryId, MemoryInPath, Owner, OwnerOfMemory, TheAsking, TheServices
+from openmemory.rest.caller import MemoryId, MemoryInPath, Namespaces, Owner, OwnerOfMemory, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import (
@@ -53,7 +53,7 @@ async def list_memories(
     search_query: Annotated[str | None, Query(description="A part of the text; case is ignored.")] = None,
     sort_column: Annotated[str | None, Query(description="A column; an unknown one is ignored.")] = None,
     sort_direction: Annotated[str | None, Query(description="asc or desc.")] = None,
-    namespace: str | None = None,
+    namespace: Namespaces = (),
     thread_id: str | None = None,
     kind: str | None = None,
     state: Annotated[str, Query(description="States, separated by commas: active, paused, archived, deleted.")] = (
@@ -67,7 +67,7 @@ async def list_memories(
         states=_states(state),
         text=search_query or None,
         app_ids=(app_id,) if app_id else (),
-        namespaces=listed(namespace),
+        namespaces=namespace,
         threads=listed(thread_id),
         kinds=listed(kind),
         categories=tuple(parts(categories)),

@@ -7,16 +7,13 @@ from typing import Annotated, Any
 from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from openmemory.rest.caller import AskingApp, BodyUser, TheAsking, TheServices, UserId
+from openmemory.rest.caller import AskingApp, BodyUser, Namespaces, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import listed
 from openmemory.sources.schemas import NewSession, SessionPage, SessionSaved, SessionText
 from openmemory.sources.sessions import MAX_NUMBER
 
 router = Router("/api/v1/sessions", "sessions")
-
-_Namespace = Annotated[str | None, Query(description="The project; left out: every one.")]
 
 
 class SessionBody(BaseModel):
@@ -69,13 +66,13 @@ async def list_sessions(
     *,
     user_id: UserId = None,
     app: AskingApp = None,
-    namespace: _Namespace = None,
+    namespace: Namespaces = (),
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> SessionPage:
     """List a user's sessions, the last number first."""
     caller = await asking.as_owner_or_app(user_id, app)
-    return await services.sessions.list(caller, namespaces=listed(namespace), page=page, size=size)
+    return await services.sessions.list(caller, namespaces=namespace, page=page, size=size)
 
 
 @router.get("/{number}", responses=documented(403, 404))
@@ -86,8 +83,8 @@ async def read_session(
     *,
     user_id: UserId = None,
     app: AskingApp = None,
-    namespace: _Namespace = None,
+    namespace: Namespaces = (),
 ) -> SessionText:
     """Read a session with its text. If several projects have one of this number, it is the one saved last."""
     caller = await asking.as_owner_or_app(user_id, app)
-    return await services.sessions.read(caller, number, namespaces=listed(namespace))
+    return await services.sessions.read(caller, number, namespaces=namespace)

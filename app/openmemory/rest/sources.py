@@ -6,10 +6,9 @@ from typing import Annotated
 
 from fastapi import Query
 
-from openmemory.rest.caller import AskingApp, TheAsking, TheServices, UserId
+from openmemory.rest.caller import AskingApp, Namespaces, TheAsking, TheServices, UserId
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import listed
 from openmemory.sources.schemas import SourceType, StoredSourcePage
 
 router = Router("/api/v1/sources", "sources")
@@ -22,11 +21,11 @@ async def list_sources(
     *,
     user_id: UserId = None,
     app: AskingApp = None,
-    namespace: Annotated[str | None, Query(description="The project; left out: every one.")] = None,
+    namespace: Namespaces = (),
     kind: Annotated[list[SourceType] | None, Query(description="Only these kinds; may be repeated.")] = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> StoredSourcePage:
     """List everything that a user's apps have said and read, the last changed first."""
     caller = await asking.as_owner_or_app(user_id, app)
-    return await services.sources.list(caller, types=kind or (), namespaces=listed(namespace), page=page, size=size)
+    return await services.sources.list(caller, types=kind or (), namespaces=namespace, page=page, size=size)

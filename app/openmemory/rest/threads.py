@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
 from openmemory.memories.schemas import OnError
-from openmemory.rest.caller import AS_APP, AskingApp, BodyUser, TheAsking, TheServices
+from openmemory.rest.caller import AS_APP, AskingApp, BodyUser, Namespaces, TheAsking, TheServices
 from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import listed
@@ -106,13 +106,13 @@ async def list_threads(
     *,
     user_id: Annotated[str | None, Query(description="The user's name.")] = None,
     app: AskingApp = None,
-    namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
+    namespace: Namespaces = (),
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> ThreadPage:
     """List a user's conversations, the last used first."""
     caller = await asking.as_owner_or_app(user_id, app)
-    return await services.conversations.threads(caller, namespaces=listed(namespace), page=page, size=size)
+    return await services.conversations.threads(caller, namespaces=namespace, page=page, size=size)
 
 
 @router.post("/{thread_id:path}/messages", responses=documented(403, 404, 413) | {
@@ -177,13 +177,13 @@ async def list_messages(
     *,
     user_id: Annotated[str | None, Query(description="The user's name.")] = None,
     app: AskingApp = None,
-    namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
+    namespace: Namespaces = (),
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> MessagePage:
     """Read the messages of a thread, oldest first."""
     caller = await asking.as_owner_or_app(user_id, app)
-    return await services.conversations.messages(caller, thread_id, namespaces=listed(namespace), page=page, size=size)
+    return await services.conversations.messages(caller, thread_id, namespaces=namespace, page=page, size=size)
 
 
 @router.post("/{thread_id:path}/close", responses=documented(403, 404))
@@ -232,12 +232,12 @@ async def delete_thread(
     *,
     user_id: Annotated[str | None, Query(description="The user's name.")] = None,
     app: AskingApp = None,
-    namespace: Annotated[str | None, Query(description="Left out: every namespace.")] = None,
+    namespace: Namespaces = (),
 ) -> ThreadsChanged:
     """Delete the conversations of a thread. They are no longer found, and `restore` brings them back."""
     caller = await asking.as_owner_or_app(user_id, app)
     # The path takes everything, so a trailing slash is a part of the id here.
-    return await services.conversations.delete(caller, thread_id.removesuffix("/"), namespaces=listed(namespace))
+    return await services.conversations.delete(caller, thread_id.removesuffix("/"), namespaces=namespace)
 
 
 def _read(entry: Any) -> NewMessage | Invalid:

@@ -1,0 +1,89 @@
+"""The projects that a call of a tool writes to and reads.
+
+A client may have a project, which is that of its folder. A call without a name writes to it, and reads it and what is
+the person's. Without one, a call writes for the person and reads everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openmemory.errors import Invalid
+from openmemory.identity.names import is_path, one_word
+
+PERSON = "default"
+"""The namespace of the person: what is of no project."""
+
+ALL = "*"
+"""The name that means every project, where something is read."""
+
+ABOUT_PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProject:
+    """The project of a client, and the folder of the project on the client's machine, as far as the client tells."""
+
+    name: str | None = None
+    folder: str | None = None
+
+    def named(self, name: str, field: str) -> str:
+        """The project that a call names. A path is that of the client's project.
+
+        Raises:
+            Invalid: the path is of another folder.
+        """
+        if self.name is None or not is_path(name):
+            return name
+        path = name.rstrip("/\\") or name
+        inside = self.folder is None or path == self.folder or path.startswith((f"{self.folder}/", f"{self.folder}\\"))
+        if not inside and not _is_relative(path):
+            raise Invalid(field, f"must be a project, such as {self.name}, not a path outside of its folder")
+        return self.name
+
+    def written(self, name: str | None, about: str | None = None) -> str:
+        """The namespace that a call writes to.
+
+        Raises:
+            Invalid: the name means all projects, `about` is unknown, or a project is named for what is about the
+                person.
+        """
+        if name == ALL:
+            raise Invalid("namespace", "must be one project; * is for what only reads")
+        if about not in (None, "project", ABOUT_PERSON):
+            raise Invalid("about", "must be person, or left out for the project")
+        if about == ABOUT_PERSON:
+            if name not in (None, PERSON):
+                raise Invalid("about", "must not be person where a project is named")
+            return PERSON
+        return name or self.name or PERSON
+
+    def read(self, name: str | None) -> tuple[str, ...]:
+        """The namespaces that a call reads, the first one first. Empty means all."""
+        if name is not None:
+            return () if name == ALL else (name,)
+        return () if self.name is None else (self.name, PERSON)
+
+    def asked(self, name: str | None) -> str | None:
+        """The project that an answer need not name, because the client knows that it is meant."""
+        return name or self.name
+
+    def elsewhere(self, name: str | None) -> str | None:
+        """Tells of an empty answer that other projects were not read. None if they were, or if the call named one."""
+        if self.name is None or name is not None:
+            return None
+        named = one_word(self.name, "the project")
+        return f"Only {named} and what is of no project was searched; namespace=* searches all."
+
+    def shown(self, namespace: str) -> str:
+        """Tells where something was written, after a blank. Empty for a client without a project."""
+        if self.name is None:
+            return ""
+        return f" [{'of no project' if namespace == PERSON else one_word(namespace, 'of the project')}]"
+
+
+NO_PROJECT = ClientProject()
+
+
+def _is_relative(path: str) -> bool:
+    return path in (".", "..") or path.startswith(("./", "../", ".\\", "..\\"))

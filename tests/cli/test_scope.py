@@ -1,0 +1,80 @@
+"""The projects that commands write to and read, and what they say about them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """The folder of a project."""
+    folder = tmp_path / "shop"
+    (folder / "src").mkdir(parents=True)
+    return folder
+
+
+def test_a_command_writes_to_the_project_of_its_folder_or_to_the_one_it_names(om: Run, user: str, shop: Path) -> None:
+    def namespace(*arguments: str, cwd: Path = shop) -> tuple[str, str]:
+        done = om("add", *arguments, "--user", user, "--json", cwd=cwd)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["namespace"], done.stderr.strip()
+
+    assert namespace("We ship in May.") == ("shop", "Project of this folder: shop.")
+    assert namespace("I like tea.", "--about", "person") == ("default", "")
+    assert namespace("We ship in June.", "--about", "project") == ("shop", "Project of this folder: shop.")
+    assert namespace("We ship in July.", "--namespace", "other") == ("other", "")
+    assert namespace("We ship in August.", "--namespace", "./shop", cwd=shop.parent) == ("shop", "")
+    # A home folder is of no project.
+    done = om("add", "I like jam.", "--user", user, "--json", cwd=shop, HOME=str(shop))
+    assert (json.loads(done.stdout)["namespace"], done.stderr) == ("default", "")
+
+
+def test_a_command_reads_the_project_and_the_person_or_what_is_asked_for(om: Run, user: str, shop: Path) -> None:
+    for text, where in (("ours", "shop"), ("mine", "default"), ("theirs", "other")):
+        assert om("add", text, "--namespace", where, "--user", user).returncode == 0
+
+    def listed(*arguments: str, **more: str) -> set[str]:
+        done = om("list", "--json", "--user", user, *arguments, cwd=shop, **more)
+        return {one["content"] for one in json.loads(done.stdout)["items"]}
+
+    assert listed() == {"ours", "mine"}
+    assert listed("--all-projects") == {"ours", "mine", "theirs"}
+    assert listed("--namespace", ".") == {"ours"}
+    assert listed("--namespace", "other") == {"theirs"}
+    assert listed(HOME=str(shop)) == {"ours", "mine", "theirs"}
+
+
+def test_of_a_key_the_value_of_the_project_comes_before_that_of_the_person(om: Run, user: str, shop: Path) -> None:
+    def values(*arguments: str) -> str:
+        done = om("values", *arguments, "--user", user, cwd=shop)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    values("set", "tea", "sort", "green", "--about", "person")
+    assert values("get", "tea", "sort") == "green"
+    values("set", "tea", "sort", "black")
+    assert values("get", "tea", "sort") == "black"
+    assert values("get", "tea", "sort", "--namespace", "default") == "green"
+    assert [line.split("\t")[3:] for line in values("list").splitlines()] == [["shop", "black"], ["default", "green"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("add", "x", "--about", "me"), "--about: must be person or project, not 'me'"),
+        (("add", "x", "--about", "person", "--namespace", "shop"), "--about: must not be person where --namespace"),
+        (("list", "--all-projects", "--namespace", "shop"), "--all-projects: must not be given where --namespace"),
+        (("list", "--namespace", "./none"), "--namespace: must be a project or a folder, and there is no folder"),
+    ],
+)  # fmt: skip
+def test_what_names_no_project_is_refused(om: Run, user: str, shop: Path, arguments: tuple[str, ...], problem: str):
+    done = om(*arguments, "--user", user, cwd=shop)
+    assert done.returncode == 2
+    assert problem in done.stderr
