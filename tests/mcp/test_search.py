@@ -84,7 +84,7 @@ async def test_what_was_deleted_is_not_found(call: Call, remember: Remember) -> 
         ({"query": "a" * 4_001}, "query: has 4,001 characters; the limit is 4,000 (limits.query)"),
         ({"query": "a", "limit": 101}, "limit: must be from 1 to 100, not 101"),
         ({"query": "a", "limit": -1}, "limit: must be from 1 to 100, not -1"),
-        ({"query": "a", "namespace": " "}, "namespaces: must not be empty or blank"),
+        ({"query": "a", "namespace": " "}, "namespace: must not be empty or blank"),
         (
             {"query": "a", "filter": {"color": "red"}},
             "Error searching memory: filter.color: is not a known field; valid",

@@ -42,6 +42,13 @@ def inline(text: str) -> str:
     return " ".join(text.split())
 
 
+def sentences(*notes: str | None) -> str | None:
+    """Returns the notes one after the other, each ended by a mark; None if there are none."""
+    given = [note for note in notes if note]
+    ended = [note if note.endswith((".", "?", "!")) else f"{note}." for note in given[:-1]]
+    return " ".join([*ended, *given[-1:]]) or None
+
+
 SHORT = 80
 """The maximum length of a shortened text."""
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field, TypeAdapter
 
-from openmemory.mcp.compact import inline, memory_line, unusual
+from openmemory.mcp.compact import inline, memory_line, sentences, unusual
 from openmemory.mcp.pairs import Conflict, PairValue, conflict
 from openmemory.mcp.tool import Answer, Arguments, Id, JsonObject, Strings, Time, Tool, ToolCall, absent
 from openmemory.mcp.untrusted import Untrusted
@@ -108,8 +108,7 @@ async def _search(services: Services, call: ToolCall[SearchArguments]) -> Answer
     data = output.model_dump(mode="json")
     brief = data | {"results": [_brief(one) for one in data["results"]]}
     lines = list(_lines(answer, output, short, call))
-    note = " ".join(part for part in (answer.note, elsewhere) if part) or None
-    return Answer(lines, data, untrusted.note(note), brief)
+    return Answer(lines, data, untrusted.note(sentences(answer.note, elsewhere)), brief)
 
 
 def _found(result: SearchResult, untrusted: Untrusted, *, explain: bool) -> FoundMemory:

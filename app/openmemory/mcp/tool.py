@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
@@ -15,10 +15,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Va
 
 from openmemory.errors import Forbidden, NotFound, OpenMemoryError, Unavailable
 from openmemory.identity.caller import Caller
+from openmemory.identity.names import one_word
 from openmemory.mcp import compact
 from openmemory.mcp.formats import AnswerFormat, answer_format
 from openmemory.mcp.identity import Identity, Offer
-from openmemory.mcp.places import ClientProject
+from openmemory.mcp.places import ALL, PERSON, ClientProject
 from openmemory.serialization import exact_json, zones
 from openmemory.services import Services
 
@@ -163,7 +164,7 @@ class Answer:
         The compact form has no structured content, because some clients show a model that in place of the text.
         """
         ignored = f"Unknown arguments were ignored: {', '.join(map(_shown, unknown))}." if unknown else None
-        note = " ".join(part for part in (self.note, ignored) if part) or None
+        note = compact.sentences(self.note, ignored)
         if form is AnswerFormat.COMPACT:
             lines = self.lines if note is None else [*self.lines, f"Note: {compact.inline(note)}"]
             return CallToolResult(content=[TextContent(type="text", text="\n".join(lines))])
@@ -240,15 +241,18 @@ class Tool(Generic[ArgumentsT]):
             return failure(f"{self.failing}: {_first(error)}"), CallOutcome.REFUSED
         try:
             form = answer_format(chosen)
-            parsed = parsed.model_copy(update=parsed.named_projects(identity.offer.project))
+            named = parsed.named_projects(identity.offer.project)
+            parsed = parsed.model_copy(update=named)
             caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
             caller = caller.in_timezone(None if zone is None else str(zone))
+            slip = await _near_miss(services, caller, named, identity.offer.project)
             answer = await self.run(services, ToolCall(caller, parsed, identity.offer, ask))
         except OpenMemoryError as error:
             await services.denials.record(identity.principal, error, f"tool {self.name}")
             outcome = CallOutcome.UNAVAILABLE if isinstance(error, Unavailable) else CallOutcome.REFUSED
             return failure(self._words(error)), outcome
         known = self.arguments.model_fields.keys() | self.arguments.needless
+        answer = replace(answer, note=compact.sentences(answer.note, slip))
         return answer.result(form, sorted(given.keys() - known)), CallOutcome.OK
 
     async def _refused(self, mode: str, ask: AskUser | None, *, confirmed: bool) -> str | None:
@@ -269,6 +273,18 @@ class Tool(Generic[ArgumentsT]):
         if isinstance(error, Unavailable):
             return f"Error: Memory system is currently unavailable. Please try again later. {words}"
         return f"{self.failing}: {words}"
+
+
+async def _near_miss(services: Services, caller: Caller, named: Mapping[str, str], client: ClientProject) -> str | None:
+    """Tells that a project which a call names does not exist, and that one with nearly this name does."""
+    mine = () if client.name is None else (client.name,)
+    for field, name in named.items():
+        if name in (ALL, PERSON, client.name):
+            continue
+        if (meant := await services.projects.near(caller, name, field, mine)) is not None:
+            known = one_word(meant, "another project")
+            return f"Nothing was known of the project {one_word(name, 'of this name')}. Did you mean {known}?"
+    return None
 
 
 def failure(text: str) -> CallToolResult:

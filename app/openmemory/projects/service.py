@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, exc, func, select
@@ -18,13 +18,14 @@ from openmemory.database.engine import Database, Tx, violated
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
 from openmemory.index.models import OutboxEntry
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.models import ACTIVE, Memory
 from openmemory.memories.state import State
-from openmemory.projects import moving, registrations
+from openmemory.projects import moving, registrations, spelling
 from openmemory.projects.models import Project
 from openmemory.projects.schemas import (
     NewProject,
@@ -111,6 +112,20 @@ class Projects:
             found = await _projects(tx, caller)
             await audit_log.record(tx, caller, AuditAction.PROJECT_LIST, detail={"projects": len(found)})
         return ProjectList(found)
+
+    async def near(self, caller: Caller, name: str, field: str, others: Collection[str] = ()) -> str | None:
+        """The project that is near a name under which the caller may read nothing. None if there is none.
+
+        The rate limit counts the operation that the name is for. `field`: the argument that has the name.
+
+        Raises:
+            Invalid: the name is invalid.
+        """
+        name = validation.name(name, field, self._limits)
+        if Scope.READ not in caller.principal.scopes:
+            return None
+        async with self._database.statement() as tx:
+            return await spelling.near(tx, caller, name, others)
 
     async def _found(self, caller: Caller, namespace: str) -> RegisteredProject | None:
         async with self._database.statement() as tx:

@@ -1,0 +1,49 @@
+"""Finds the project that a name nearly names, so that a slip does not begin a second project."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from typing import Any
+
+from sqlalchemy import exists, literal_column, or_, select, union
+
+from openmemory.access.readable import readable_by
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
+from openmemory.memories.models import Memory
+from openmemory.projects.models import Project
+from openmemory.sources.models import Source
+
+LIKENESS = 0.8
+"""The share of equal characters from which two names are near, as `difflib` counts it: `tidepol` and `tidepool`."""
+
+_KNOWN = 1_000
+"""The number of names that are compared."""
+
+_TABLES: tuple[Any, ...] = (Memory, Source, Project)
+
+
+async def near(tx: Tx, caller: Caller, name: str, others: Collection[str] = ()) -> str | None:
+    """The name of a project that is near a name under which the caller may read nothing. None if there is none.
+
+    What a rule hides from the caller counts as nothing. `others`: further names that may be meant.
+    """
+    there = [exists().where(readable_by(caller, rows), rows.namespace == name) for rows in _TABLES]
+    if await tx.scalar(select(or_(*there)), caller.parameters):
+        return None
+    names = [select(rows.namespace).where(readable_by(caller, rows)).distinct() for rows in _TABLES]
+    known = union(*names).limit(literal_column(str(_KNOWN)))
+    found = await tx.scalars(known, caller.parameters)
+    return nearest(name, {*found, *others})
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The name that is most like another one, without regard to case, or whose last part is that name."""
+    folded = {one.casefold(): one for one in sorted(known)}
+    asked = name.casefold()
+    if close := get_close_matches(asked, folded, n=1, cutoff=LIKENESS):
+        return folded[close[0]]
+    last = asked.rpartition("/")[2]
+    same = [one for fold, one in folded.items() if last in (fold, fold.rpartition("/")[2])]
+    return same[0] if len(same) == 1 else None
