@@ -31,3 +31,13 @@ def test_the_life_of_a_session(om: Run, user: str, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     assert "must be text in UTF-8" in sessions("save", "1", "x", "--file", str(tmp_path / "binary"), code=2)
     assert "No such file" in sessions("save", "1", "x", "--file", str(tmp_path / "none"), code=2)
+
+
+def test_a_session_of_another_app_is_replaced_and_named(om: Run, user: str) -> None:
+    save = ("sessions", "save", "3", "--user", user)
+    assert om(*save, "Retries", "--app", "claude").stdout.strip() == "Session 3 added: 1 passage."
+    replaced = "Session 3 updated: 1 passage.\n# It replaces the session of claude."
+    assert om(*save, "Timeouts", "--app", "cursor").stdout.strip() == replaced
+    assert [line.split("\t")[2:] for line in om("sessions", "list", "--user", user).stdout.splitlines()] == [
+        ["cursor", "default", "Timeouts"]
+    ]

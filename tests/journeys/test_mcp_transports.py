@@ -17,7 +17,7 @@ from mcp.client.stdio import stdio_client
 from mcp_types import ElicitResult
 
 from tests.journeys.service import Service
-from tests.warm import clean_environment
+from tests.warm import HOME, clean_environment
 
 pytestmark = pytest.mark.journey
 
@@ -45,6 +45,7 @@ async def _over_stdio(service: Service, user: str, mode: str = "legacy", **more:
         command=sys.executable,
         args=["-m", "openmemory", "mcp", "--client", "claude", "--user", user, "--data-dir", service.folder],
         env=clean_environment(),
+        cwd=HOME,
     )
     async with Client(stdio_client(bridge), mode=mode, read_timeout_seconds=30, **more) as client:
         yield client

@@ -102,13 +102,17 @@ async def test_a_conversation_with_messages_is_never_replaced(client, new_user, 
     assert [one["content"] for one in listed["items"]] == ["Hello"]
 
 
-async def test_projects_and_apps_have_numbers_of_their_own(client, new_user, save, read):
+async def test_projects_have_numbers_of_their_own_and_apps_share_them(client, new_user, save, read):
     await save(namespace="shop", title="Shop")
     await save(namespace="blog", title="Blog")
-    await save(namespace="blog", title="Another app's", app="cursor")
+    done = await save(namespace="blog", title="Another app's", app="cursor")
+    assert done["replaces"] == (await read(namespace="shop"))["session"]["app_name"]
     assert (await read(namespace="shop"))["session"]["title"] == "Shop"
     assert (await read(namespace="blog"))["session"]["app_name"] == "cursor"
-    assert (await client.get(PATH, params={"user_id": new_user})).json()["total"] == 3
+    assert (await client.get(PATH, params={"user_id": new_user})).json()["total"] == 2
+    for first, second in (("shop", "blog"), ("blog", "shop")):
+        found = await client.get(f"{PATH}/12", params={"user_id": new_user, "namespace": [first, second]})
+        assert found.json()["session"]["namespace"] == first
     await read(namespace="none", status=404)
 
 

@@ -129,16 +129,6 @@ async def test_secrets_are_redacted_before_anything_is_made_of_them(services: Se
     assert "make deploy" in content
 
 
-async def test_apps_have_files_of_their_own(services: Services, owner: Caller) -> None:
-    await store(services, owner, ("a.py", CODE))
-    other = await services.directory.caller(owner.user, "editor")
-    [stored] = await store(services, other, ("a.py", CODE))
-    assert stored.event is FileEvent.ADD
-    assert (await services.files.list(owner)).total == 2
-    await services.files.finish(other, "shop", gone=["a.py"])
-    assert [item.app_name for item in (await services.files.list(owner)).items] == [owner.app]
-
-
 async def test_a_rule_hides_an_apps_own_files_from_it(services: Services, owner: Caller, app_caller: Caller) -> None:
     await store(services, app_caller, ("a.py", CODE))
     await services.grants.create(

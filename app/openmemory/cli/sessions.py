@@ -61,6 +61,7 @@ async def save(
     what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[saved["event"]]
     notes = [f"{', '.join(saved['redacted'])} redacted."] if saved.get("redacted") else []
     notes += [saved["note"]] if saved.get("note") else []
+    notes += [f"It replaces the session of {plain(saved['replaces'])}."] if saved.get("replaces") else []
     return CommandAnswer(saved, f"Session {number} {what}: {passages(saved['passages'])}.", notes=notes)
 
 

@@ -84,6 +84,7 @@ async def _create(services: Services, call: ToolCall[CreateArguments]) -> Answer
     data = {"id": str(saved.id), "session_num": saved.number, "event": saved.event.value}
     data |= {"redacted": saved.redacted} if saved.redacted else {}
     notes = [f"{', '.join(saved.redacted)} redacted."] if saved.redacted else []
+    notes += [f"It replaces the session of {Untrusted().name(saved.replaces)}."] if saved.replaces else []
     note = " ".join([*notes, *([saved.note] if saved.note else [])]) or None
     name, title = f"Session {saved.number}", inline(saved.title)
     return Answer([f"{name} {done}: {title}"], data, note, f"{name} created: {title}")

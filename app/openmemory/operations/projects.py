@@ -69,7 +69,8 @@ async def move_project(
     """Give a project another name, with the rules, policies and keys of the user that name it.
 
     With `merge` the other project may exist. Of two states, values of one key or files of one path that count, the
-    newer one stays. Two conversations, sessions or documents of one name are refused, and so are rules that differ.
+    newer one stays. Two conversations or documents of one name and app, or sessions of one number, are refused, and
+    so are rules that differ.
     Nothing is changed then. What may read the other project may read all of it. Only the user may do this.
     """
     return await services.projects.move(caller, namespace, to, merge=merge)

@@ -78,7 +78,9 @@ _BOTH = text(
     SELECT s.id AS old_id, o.id AS new_id, s.kind, s.locator,
         (s.state = 'active', s.updated_at) > (o.state = 'active', o.updated_at) AS newer
     FROM sources AS s JOIN sources AS o
-        ON o.app_id = s.app_id AND o.namespace = :new AND o.kind = s.kind AND o.locator = s.locator
+        ON o.user_id = s.user_id AND o.namespace = :new AND o.kind = s.kind AND o.locator = s.locator
+            AND (o.app_id = s.app_id OR (s.kind = 'conversation' AND s.hash IS NOT NULL AND o.hash IS NOT NULL
+                AND s.state = 'active' AND o.state = 'active'))
     WHERE s.user_id = :user AND s.namespace = :old ORDER BY s.kind, s.locator, s.id
     """
 )
@@ -131,7 +133,7 @@ async def move(tx: Tx, caller: Caller, old: str, new: str, *, merge: bool) -> Pr
 
     Raises:
         ConflictError: the other one holds something and `merge` is false, rules name only one of them, or both have
-            a conversation, session or document of one name.
+            a conversation or document of one name and app, or a session of one number.
     """
     names = {"user": caller.user_id, "old": old, "new": new}
     await rule_cache.hold(tx, [caller.user_id])

@@ -50,7 +50,8 @@ async def save_session(
 ) -> SessionSaved:
     """Save a session. A search finds its summary and its text with `corpus=passages`.
 
-    A session of the same number is replaced, and its unchanged passages stay. A session is the conversation
+    A session of the same number in the project is replaced, also that of another app, and its unchanged passages stay.
+    One that a rule hides from the app stays as it is, and the app gets one of its own. A session is the conversation
     `session-<number>`, so that `/api/v1/threads` deletes, restores and erases it. Secrets are redacted, and the result
     names their kinds.
     """
@@ -85,6 +86,9 @@ async def read_session(
     app: AskingApp = None,
     namespace: Namespaces = (),
 ) -> SessionText:
-    """Read a session with its text. If several projects have one of this number, it is the one saved last."""
+    """Read a session with its text. Of several projects, it is that of the first one named that has the number.
+
+    Otherwise it is the app's own, or the one that was saved last.
+    """
     caller = await asking.as_owner_or_app(user_id, app)
     return await services.sessions.read(caller, number, namespaces=namespace)

@@ -294,7 +294,7 @@ class Documents:
         return Download(found, await self._objects.get(caller.user_id, key))
 
     async def named(self, caller: Caller, name: str, namespaces: tuple[str, ...] = ()) -> UUID:
-        """The document of this name that was changed last.
+        """The document of this name that was changed last, of the first of the namespaces that has one.
 
         Raises:
             NotFound: there is none, or the caller may not read it.
@@ -303,7 +303,8 @@ class Documents:
         caller.may_read()
         named = Source.locator == checked_path(name, "name")
         which = [_documents(caller), named, *listing.within(namespaces, self._limits)]
-        last = select(Source.id).where(*which).order_by(Source.updated_at.desc(), Source.id).limit(1)
+        order = *listing.by_namespace(namespaces), Source.updated_at.desc(), Source.id
+        last = select(Source.id).where(*which).order_by(*order).limit(1)
         async with self._database.transaction() as tx:
             if (found := await tx.scalar(last, caller.parameters)) is None:
                 raise no_document()

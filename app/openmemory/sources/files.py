@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -101,8 +101,9 @@ class Files:
         """Files written since the start, by operation: add, update, rename or remove."""
 
     async def plan(self, caller: Caller, namespace: str, files: Sequence[ListedFile], *, below: str = "") -> FilePlan:
-        """The difference between the files of a folder and those that the app has stored. Changes nothing.
+        """The difference between the files of a folder and those that are stored in the project. Changes nothing.
 
+        Files of other apps count as stored, if the caller may read them. Only the app's own are renamed or gone.
         `below`: only stored files below this folder are compared; empty means all.
 
         Raises:
@@ -120,11 +121,12 @@ class Files:
         below = below and checked_path(below.rstrip("/"), "below") + "/"
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
-            mine = select(Source.locator, Source.hash).where(_of_app(caller, namespace))
-            rows = await tx.execute(mine, caller.parameters)
-            stored = {path: hash_ for path, hash_ in rows if path.startswith(below)}
+            theirs = select(Source.locator, Source.hash, Source.app_id).where(_stored(caller, namespace))
+            rows = (await tx.execute(theirs.order_by(*writing.counting(caller)), caller.parameters)).all()
             await audit_log.record(tx, caller, AuditAction.FILE_PLAN, detail={"files": len(files)})
-        return _difference(listed, stored)
+        stored = {row.locator: row for row in reversed(rows) if row.locator.startswith(below)}
+        own = {path for path, row in stored.items() if row.app_id == caller.app_id}
+        return _difference(listed, {path: row.hash for path, row in stored.items()}, own)
 
     async def store(
         self, caller: Caller, namespace: str, files: Sequence[NewFile | Invalid], *, on_error: OnError = "skip"
@@ -178,10 +180,12 @@ class Files:
         done = FileStored(cut.file.path, FileEvent.NONE, len(cut.passages), redacted=cut.redacted, note=cut.note)
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
-            source = await writing.opened(tx, caller, namespace, SourceKind.FILE, cut.file.path)
+            place = SourceKind.FILE, cut.file.path
+            source = await writing.opened_in_project(tx, caller, namespace, *place)
             await refuse_unreadable(tx, caller, Source, source.id)
             if source.hash == cut.hash:
                 return done
+            source = await writing.take_over(tx, caller, source, *place)
             kind, values = kind_of(cut.language), {"language": cut.language, "bytes": len(cut.file.text.encode())}
             values["hash"] = cut.hash
             changed = await writing.replace_passages(tx, source, kind, cut.passages, values)
@@ -211,7 +215,7 @@ class Files:
         done = FilesFinished(0, 0)
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
-            mine = _of_app(caller, namespace)
+            mine = and_(_stored(caller, namespace), Source.app_id == caller.app_id)
             for old, new in pairs:
                 other = aliased(Source)
                 taken = other.app_id == caller.app_id, other.namespace == namespace, other.kind == SourceKind.FILE.value
@@ -275,14 +279,14 @@ def checked_path(path: str, field: str = "path", *, new: bool = False) -> str:
     return path
 
 
-def _of_app(caller: Caller, namespace: str) -> ColumnElement[bool]:
-    """The files that the app has stored in a namespace, as far as it may read them."""
-    own = Source.app_id == caller.app_id, Source.namespace == namespace, Source.kind == SourceKind.FILE.value
-    return and_(*own, readable_by(caller, Source))
+def _stored(caller: Caller, namespace: str) -> ColumnElement[bool]:
+    """The files that are stored in a namespace, as far as the caller may read them."""
+    kind = Source.kind == SourceKind.FILE.value
+    return and_(Source.namespace == namespace, kind, readable_by(caller, Source))
 
 
-def _difference(listed: dict[str, str], stored: dict[str, str | None]) -> FilePlan:
-    gone = {path: hash_ for path, hash_ in stored.items() if path not in listed}
+def _difference(listed: dict[str, str], stored: dict[str, str | None], own: Collection[str]) -> FilePlan:
+    gone = {path: stored[path] for path in own if path not in listed}
     # In another language, a file is cut in another way.
     by_hash = {(hash_, language_of(path)): path for path, hash_ in gone.items()}
     plan = FilePlan([], [], [], 0)

@@ -38,6 +38,14 @@ def within(namespaces: Sequence[str], limits: LimitSettings, rows: Any = Source)
     return [rows.namespace.in_(names)] if names else []
 
 
+def by_namespace(namespaces: Sequence[str]) -> list[ColumnElement[Any]]:
+    """The order of these namespaces."""
+    if len(namespaces) < 2:
+        return []
+    places = {name.strip(): place for place, name in reversed(list(enumerate(namespaces)))}
+    return [case(places, value=Source.namespace)]
+
+
 def summary(caller: Caller) -> ColumnElement[str | None]:
     """The summary of a source. It is its first passage too, so it is null if the caller may not read that."""
     first = exists().where(Passage.source_id == Source.id, Passage.position == 1, readable_by(caller, Passage))

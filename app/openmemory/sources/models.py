@@ -62,7 +62,8 @@ class Source(Base):
 
     `locator`: the thread id of a conversation, the path of a file, or the name of a document.
 
-    Each app has its own sources, so that a thread id or a path in use reveals nothing to another app. `hash` is that of
+    Each app has its own sources, so that a thread id or a path in use reveals nothing to another app. A session or a
+    file that replaces that of another app takes its row over (`writing.take_over`). `hash` is that of
     the file as the client read it, or of the text of a session; other conversations have none. `object_key`: the
     original of a document, if it is kept.
     """

@@ -160,6 +160,9 @@ class SessionSaved:
     changed: ChangedCount = 0
     redacted: Redacted = field(default_factory=list)
     note: Note = None
+    replaces: Annotated[
+        str | None, Field(description="The other app whose session it replaces.", exclude_if=is_none)
+    ] = None
 
 
 @dataclass(slots=True)

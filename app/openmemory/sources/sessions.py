@@ -74,9 +74,10 @@ class Sessions:
         """Sessions written since the start, by operation: add or update."""
 
     async def save(self, caller: Caller, new: NewSession) -> SessionSaved:
-        """Save a session of the app. One of the same number is replaced, and its unchanged passages stay.
+        """Save a session. That of the same number in the project is replaced, and its unchanged passages stay.
 
-        Secrets are redacted unless `capture.secrets` is `store`.
+        It may be that of another app, if the caller may read it. Secrets are redacted unless `capture.secrets` is
+        `store`.
 
         Raises:
             ConflictError: the thread of this number has messages, which must not be replaced.
@@ -119,13 +120,17 @@ class Sessions:
         thread = f"{_PREFIX}{new.number}"
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "save sessions")
-            source = await writing.opened(tx, caller, new.namespace, SourceKind.CONVERSATION, thread)
+            place = SourceKind.CONVERSATION, thread
+            source = await writing.opened_in_project(tx, caller, new.namespace, *place, _saved())
             done = SessionSaved(source.id, new.number, new.title, new.namespace, FileEvent.NONE, len(parts))
             mine = select(Source.id).where(Source.id == source.id)
             await refuse_unreadable(tx, caller, Source, source.id)
             active = source.state is State.ACTIVE
             if active and await tx.scalar(mine.where(_unchanged(new, hash_))) is not None:
                 return done
+            if source.app_id != caller.app_id:
+                done.replaces = await tx.scalar(select(App.name).where(App.id == source.app_id))
+                source = await writing.take_over(tx, caller, source, *place)
             # Messages are never replaced by a session.
             if await tx.scalar(select(Passage.id).where(Passage.source_id == source.id, _SAID).limit(1)) is not None:
                 raise ConflictError(f"The thread {thread} is a conversation with messages.", code="session_is_thread")
@@ -163,7 +168,10 @@ class Sessions:
         return SessionPage([_session(row) for row in rows], total, page, size)
 
     async def read(self, caller: Caller, number: int, *, namespaces: tuple[str, ...] = ()) -> SessionText:
-        """The session of this number that was saved last, with its text.
+        """The session of this number, with its text.
+
+        If there are several, it is that of the first of the namespaces that has one. There, it is the app's own, and
+        otherwise the one that was saved last.
 
         Raises:
             NotFound: there is none, or the caller may not read it.
@@ -174,11 +182,11 @@ class Sessions:
         which = [_sessions(caller), Source.locator == f"{_PREFIX}{number}", *listing.within(namespaces, self._limits)]
         await self._rates.search(caller)
         sources = select(*_columns(caller), Source.id).join(App, App.id == Source.app_id).where(*which)
-        last = sources.order_by(Source.updated_at.desc(), Source.id).limit(1)
+        first = sources.order_by(*listing.by_namespace(namespaces), *writing.counting(caller)).limit(1)
         columns = (Passage.content, Passage.first_line, Passage.last_line, Passage.labels)
         parts = select(*columns).order_by(Passage.position)
         async with self._database.transaction() as tx:
-            if (row := (await tx.execute(last, caller.parameters)).one_or_none()) is None:
+            if (row := (await tx.execute(first, caller.parameters)).one_or_none()) is None:
                 raise NotFound("Session not found", code="session_not_found")
             parts = parts.where(Passage.source_id == row.id, readable_by(caller, Passage))
             found = (await tx.execute(parts, caller.parameters)).all()
@@ -206,9 +214,13 @@ def _columns(caller: Caller) -> tuple[Any, ...]:
 
 def _sessions(caller: Caller, *states: State) -> ColumnElement[bool]:
     """The sessions that the caller may read, in these states or active."""
+    return and_(_saved(), readable_by(caller, Source, states=states or (State.ACTIVE,)))
+
+
+def _saved() -> ColumnElement[bool]:
+    """Those conversations that were saved as sessions."""
     kind = Source.kind == literal_column(f"'{SourceKind.CONVERSATION.value}'")
-    saved = and_(kind, Source.hash.is_not(None), Source.locator.regexp_match(f"^{_NUMBERED.pattern}$"))
-    return and_(saved, readable_by(caller, Source, states=states or (State.ACTIVE,)))
+    return and_(kind, Source.hash.is_not(None), Source.locator.regexp_match(f"^{_NUMBERED.pattern}$"))
 
 
 def _unchanged(new: NewSession, hash_: str) -> ColumnElement[bool]:

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import exc, select, text
+from sqlalchemy import ColumnElement, delete, exc, select, text, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
+from openmemory.access.apps import refuse_unreadable
+from openmemory.access.readable import readable_by
 from openmemory.database.engine import Tx, violated
+from openmemory.database.locks import lock
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
@@ -62,6 +65,61 @@ async def opened(tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locat
             raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
         raise
     return OpenedSource(row.id, row.hash, row.state, caller.user_id, caller.app_id, namespace, row.length)
+
+
+async def opened_in_project(
+    tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locator: str, *which: ColumnElement[bool]
+) -> OpenedSource:
+    """The source of this locator that counts for the caller in a project, locked until the transaction ends.
+
+    It is the app's own, or of those of other apps that the caller may read the one that changed last. `which` of them
+    are meant. What a rule hides from an app is not in its way, because a refusal would tell the app that there is
+    something. If there is none, the app's own is made.
+    """
+    await lock(tx, f"{kind} {caller.user_id} {namespace} {locator}")
+    named = Source.user_id == caller.user_id, Source.namespace == namespace, Source.kind == kind.value
+    some = select(Source.id, Source.hash, Source.state, Source.app_id, Source.length).where(
+        *named, Source.locator == locator, readable_by(caller, Source), *which
+    )
+    first = some.order_by(*counting(caller)).limit(1).with_for_update()
+    found = (await tx.execute(first, caller.parameters)).one_or_none()
+    own = await _own(tx, caller, namespace, kind, locator)
+    # What the app has and may not read is refused, as if it were alone.
+    if found is None or found.app_id == caller.app_id or (own is not None and own.state is not State.DELETED):
+        return await opened(tx, caller, namespace, kind, locator)
+    return OpenedSource(found.id, found.hash, found.state, caller.user_id, found.app_id, namespace, found.length)
+
+
+async def _own(tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locator: str) -> Any:
+    """The id and the state of the app's own source of this locator; None if it has none."""
+    own = Source.app_id == caller.app_id, Source.namespace == namespace, Source.kind == kind.value
+    return (await tx.execute(select(Source.id, Source.state).where(*own, Source.locator == locator))).one_or_none()
+
+
+def counting(caller: Caller) -> tuple[Any, ...]:
+    """The order of the sources of one locator: the app's own, and then the one that changed last."""
+    return Source.app_id != caller.app_id, Source.updated_at.desc(), Source.id
+
+
+async def take_over(tx: Tx, caller: Caller, source: OpenedSource, kind: SourceKind, locator: str) -> OpenedSource:
+    """Makes a source of another app that of the calling app, which replaces its text: a text is of the app that wrote
+    it. One of the app's own that was deleted under this locator is erased.
+
+    Raises:
+        Forbidden: a rule hides from the app what it would store.
+    """
+    if source.app_id == caller.app_id:
+        return source
+    if (deleted := await _own(tx, caller, source.namespace, kind, locator)) is not None:
+        await refuse_unreadable(tx, caller, Source, deleted.id)
+        await passages.erase(tx, Passage.source_id == deleted.id)
+        await tx.execute(delete(Source).where(Source.id == deleted.id))
+    await tx.execute(update(Source).where(Source.id == source.id).values(app_id=caller.app_id))
+    moved = update(Passage).where(Passage.source_id == source.id)
+    moved = moved.values(app_id=caller.app_id, revision=Passage.revision + 1)
+    await outbox.add_entries(tx, ItemKind.PASSAGE, (await tx.scalars(moved.returning(Passage.id))).all())
+    await refuse_unreadable(tx, caller, Source, source.id)
+    return source._replace(app_id=caller.app_id)
 
 
 async def replace_passages(
