@@ -202,3 +202,16 @@ def test_the_doctor_of_a_project_knows_its_folder(om: Run, user: str, tmp_path: 
     assert [line[:14] for line in told] == ["1 files differ"]
     run("ingest", ".")
     assert run("projects", "doctor") == "Nothing is wrong."
+
+
+@pytest.mark.parametrize("name", ["", "Downloads", "Documents"])
+def test_a_folder_for_everything_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    home = tmp_path / "ada"
+    folder = home / name
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    assert project.namespace(str(folder)) is None
+    (folder / "notes").mkdir()
+    assert project.namespace(str(folder / "notes")) == "notes"
+    git(folder, "init", "-q")
+    assert project.namespace(str(folder)) == (name or "ada")

@@ -15,6 +15,9 @@ NAMESPACE_FILE = ".openmemory"
 LONGEST = 256
 """The characters that a name in that file may have."""
 
+MIXED = frozenset(("Desktop", "Documents", "Downloads", "Music", "Pictures", "Public", "Templates", "Videos"))
+"""Folders of a home that systems make for files of every kind. Without Git, such a folder is no project."""
+
 PERSON = "default"
 """The namespace of the person: what is of no project."""
 
@@ -40,7 +43,8 @@ class FolderProject(NamedTuple):
 
 
 def of_folder(folder: str) -> FolderProject:
-    """The project that a folder belongs to. Without a namespace, it is none: a home, or the root.
+    """The project that a folder belongs to. Without a namespace, it is none: a home, one of its `MIXED` folders, or the
+    root.
 
     The namespace is the first of: the first line of `.openmemory` in the folder or above it, up to the root of its Git
     repository, if the user has confirmed it for the folder of that file; the path of that repository's remote, such as
@@ -86,7 +90,8 @@ def _own_name(folder: str, root: str | None) -> str | None:
     """The name of a project of which no file names one."""
     if root is not None and (remote := _remote(root)):
         return remote
-    if root is None and folder == os.path.realpath(os.path.expanduser("~")):
+    home = os.path.realpath(os.path.expanduser("~"))
+    if root is None and folder in (home, *(os.path.join(home, name) for name in MIXED)):
         return None
     return os.path.basename(root or folder) or None
 
