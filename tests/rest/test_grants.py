@@ -115,7 +115,7 @@ async def test_what_is_not_there_or_somebody_elses_is_not_explained(client, new_
     for params, status, words in (
         (asked(new_user, "claude", theirs["id"]), 404, "Memory not found"),
         (asked(new_user, "nobody", theirs["id"]), 404, "App not found"),
-        (asked(f"{new_user}-nobody", "claude", theirs["id"]), 404, "User not found"),
+        (asked(f"{new_user}-nobody", "claude", theirs["id"]), 404, "App not found"),
         (asked(new_user, " ", theirs["id"]), 422, "app: must not be empty or blank"),
         (asked(new_user, "claude", "tea"), 422, "memory_id: input should be a valid UUID"),
     ):

@@ -13,7 +13,8 @@ async def test_a_user_is_erased_with_everything_of_theirs(client, new_user, reme
     assert (answer.status_code, answer.json()) == (
         200, {"message": "Successfully erased the user and 2 memories"},
     )  # fmt: skip
-    assert (await client.get("/api/v1/memories", params={"user_id": user})).json()["detail"] == "User not found"
+    erased_again = await client.delete(f"/api/v1/users/{user}{slash}", params={"confirm": user})
+    assert (erased_again.status_code, erased_again.json()["detail"]) == (404, "User not found")
 
 
 @pytest.mark.parametrize("confirm", [None, "somebody else"])

@@ -56,7 +56,7 @@ async def list_anchors(
     head: Annotated[str, Query(description="The commit that is checked out.", examples=[_HEAD])],
 ) -> AnchorList:
     """List the commits that memories of a project belong to, and whether they are in the history of a checkout."""
-    return await services.anchors.list(await asking.as_owner_or_app(user_id, app), namespace, head)
+    return await services.anchors.list(await asking.as_reader(user_id, app), namespace, head)
 
 
 @router.post("", responses=documented(403, 404, 413))

@@ -11,7 +11,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from openmemory.access.directory import Belonging
 from openmemory.errors import Forbidden, NotFound
-from openmemory.identity.caller import Caller
+from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.identity.principal import Principal
 from openmemory.identity.request import principal_of
 from openmemory.memories import short_ids
@@ -100,6 +100,12 @@ class AuthenticatedRequest:
         owner = await self.as_owner(user)
         return owner if app is None else await self.as_app(user, app)
 
+    async def as_reader(self, user: str | None, app: str | None = None) -> Caller:
+        """Returns who lists or searches: an app of a user, or the user themself if no app is named. A user who does not
+        exist yet has nothing, and is not created."""
+        reader = await self.as_owner_or_new(user)
+        return reader if app is None or reader.user_id == UNKNOWN else await self.as_app(user, app)
+
 
 async def _asking(services: TheServices, principal: ThePrincipal) -> AuthenticatedRequest:
     return AuthenticatedRequest(services, principal)
@@ -125,6 +131,12 @@ async def _owner(
     asking: TheAsking, user_id: Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")] = None
 ) -> Caller:
     return await asking.as_owner(user_id)
+
+
+async def _reader(
+    asking: TheAsking, user_id: Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")] = None
+) -> Caller:
+    return await asking.as_reader(user_id)
 
 
 def _id_or_short_id(given: Any) -> UUID | str:
@@ -173,6 +185,9 @@ async def _owner_of_capture(asking: TheAsking, capture_id: CaptureId, user_id: O
 
 Owner = Annotated[Caller, Depends(_owner)]
 """The user that `?user_id=` names, or the credential's user, or the default user."""
+
+Reader = Annotated[Caller, Depends(_reader)]
+"""The same, for a list or a search: a user who does not exist yet has nothing."""
 
 OwnerOfMemory = Annotated[Caller, Depends(_owner_of_memory)]
 """The user that `?user_id=` names, or the owner of the memory in the path."""

@@ -9,7 +9,7 @@ from fastapi import Query
 
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CapturePage, CaptureView, Usage
-from openmemory.rest.caller import CaptureId, Owner, OwnerOfCapture, TheServices
+from openmemory.rest.caller import CaptureId, OwnerOfCapture, Reader, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 
@@ -19,7 +19,7 @@ router = Router("/api/v1/captures", "memories")
 @router.get("", responses=documented(403, 404))
 async def list_captures(
     services: TheServices,
-    caller: Owner,
+    caller: Reader,
     status: Annotated[list[Status] | None, Query(description="Only these; may be given several times.")] = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 20,
@@ -31,7 +31,7 @@ async def list_captures(
 @router.get("/usage", responses=documented(403, 404))
 async def get_usage(
     services: TheServices,
-    caller: Owner,
+    caller: Reader,
     first: Annotated[
         date | None, Query(alias="from", description="The first day, in UTC; left out: 30 days with the last.")
     ] = None,

@@ -91,5 +91,5 @@ async def context_usage(
     days: Annotated[int, Query(ge=1, le=MAX_DAYS, description="The last days, today included.")] = 30,
 ) -> ReadReport:
     """Count the tokens that packs gave, and how many fewer these are than the full texts. No query is kept."""
-    caller = await asking.as_owner_or_app(user_id, app)
+    caller = await asking.as_reader(user_id, app)
     return await services.reads.report(caller, namespace=namespace, days=days)

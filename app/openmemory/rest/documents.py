@@ -152,7 +152,7 @@ async def list_documents(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> DocumentPage:
     """List a user's documents, by name."""
-    caller = await asking.as_owner_or_app(user_id, app)
+    caller = await asking.as_reader(user_id, app)
     return await services.documents.list(caller, namespaces=namespace, below=name, page=page, size=size)
 
 

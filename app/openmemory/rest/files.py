@@ -101,7 +101,7 @@ async def list_files(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> FilePage:
     """List a user's stored files, by path."""
-    caller = await asking.as_owner_or_app(user_id, app)
+    caller = await asking.as_reader(user_id, app)
     return await services.files.list(caller, namespaces=namespace, below=path, page=page, size=size)
 
 

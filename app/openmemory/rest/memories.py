@@ -10,14 +10,14 @@ from fastapi import Body, Header, HTTPException, Query, Response
 from openmemory.audit.schemas import AccessLogPage
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import Added
-from openmemory.errors import Invalid
-from openmemory.identity.caller import Caller
+from openmemory.errors import Invalid, NotFound
+from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryUpdate
 from openmemory.memories.state import State
 from openmemory.operations.parameters import FromDate, Message, ToDate, first_moment, last_moment
-from openmemory.rest.caller import MemoryId, MemoryInPath, Namespaces, Owner, OwnerOfMemory, TheAsking, TheServices
+from openmemory.rest.caller import MemoryId, MemoryInPath, Namespaces, OwnerOfMemory, Reader, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import (
@@ -43,7 +43,7 @@ _ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
 async def list_memories(
     *,
     services: TheServices,
-    caller: Owner,
+    caller: Reader,
     app_id: UUID | None = None,
     from_date: FromDate | None = None,
     to_date: ToDate | None = None,
@@ -59,9 +59,13 @@ async def list_memories(
     state: Annotated[str, Query(description="States, separated by commas: active, paused, archived, deleted.")] = (
         "active"
     ),
-    export: Annotated[bool, Query(description="Record the read as an export in the access log.")] = False,
+    export: Annotated[
+        bool, Query(description="Record the read as an export in the access log; the user must exist.")
+    ] = False,
 ) -> MemoryPage:
     """List a user's memories."""
+    if export and caller.user_id == UNKNOWN:
+        raise NotFound("User not found", code="user_not_found")
     sort, descending = _sorting(sort_column, sort_direction)
     query = MemoryQuery(
         states=_states(state),
@@ -195,7 +199,7 @@ async def filter_memories(
 ) -> MemoryPage:
     """List a user's active and paused memories, and the archived ones on demand."""
     sort, descending = _filter_sorting(wanted)
-    caller = await asking.as_owner(wanted.user_id)
+    caller = await asking.as_reader(wanted.user_id)
     archived = (State.ARCHIVED,) if wanted.show_archived else ()
     query = MemoryQuery(
         states=(State.ACTIVE, State.PAUSED, *archived),
@@ -213,7 +217,7 @@ async def filter_memories(
 
 
 @router.get("/categories", responses=documented(403, 404))
-async def list_categories(services: TheServices, caller: Owner) -> CategoryList:
+async def list_categories(services: TheServices, caller: Reader) -> CategoryList:
     """List the categories of a user's active and paused memories. Times are UTC without an offset."""
     return await services.stats.categories(caller)
 

@@ -101,13 +101,14 @@ async def _caller(
     user, app = names.get("user_id"), names.get("app")
     if operation.owned is not None:
         return await asking.as_owner_of(operation.owned, given[f"{operation.owned}_id"], user)
+    reads = operation.method == "GET"
     match operation.speaker:
         case Speaker.APP:
             return await asking.as_app(user, app)
         case Speaker.READER:
-            return await asking.as_owner_or_app(user, app)
+            return await (asking.as_reader(user, app) if reads else asking.as_owner_or_app(user, app))
         case Speaker.OWNER:
-            return await asking.as_owner(user)
+            return await (asking.as_reader(user) if reads else asking.as_owner(user))
         case Speaker.NEW_OWNER:
             return await asking.as_owner(user, make=True)
         case Speaker.CREDENTIAL:

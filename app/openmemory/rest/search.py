@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Body, Query, Request
 
 from openmemory.operations.parameters import first_moment, last_moment
-from openmemory.rest.caller import Owner, TheAsking, TheServices
+from openmemory.rest.caller import Reader, TheAsking, TheServices
 from openmemory.rest.disconnect import while_connected
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -24,7 +24,7 @@ router = Router("/api/v1/memories/search", "search")
 async def search_by_query(
     request: Request,
     services: TheServices,
-    caller: Owner,
+    caller: Reader,
     *,
     query: Annotated[str, Query(description="What to look for.", examples=["how does she drink her coffee"])],
     limit: Annotated[int | None, Query(ge=1, description="At most this many; left out: search.limit.")] = None,
@@ -99,9 +99,7 @@ async def search_memories(
 
     With `corpus`, messages of conversations are searched instead, or as well. They are in `passages` of the answer.
     """
-    caller = await asking.as_owner(wanted.user_id)
-    if wanted.app is not None:
-        caller = await asking.as_app(wanted.user_id, wanted.app)
+    caller = await asking.as_reader(wanted.user_id, wanted.app)
     caller = caller.in_timezone(wanted.timezone)
     query = SearchQuery(
         text=wanted.query,

@@ -72,7 +72,7 @@ async def list_sessions(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> SessionPage:
     """List a user's sessions, the last number first."""
-    caller = await asking.as_owner_or_app(user_id, app)
+    caller = await asking.as_reader(user_id, app)
     return await services.sessions.list(caller, namespaces=namespace, page=page, size=size)
 
 
@@ -90,5 +90,5 @@ async def read_session(
 
     Otherwise it is the app's own, or the one that was saved last.
     """
-    caller = await asking.as_owner_or_app(user_id, app)
+    caller = await asking.as_reader(user_id, app)
     return await services.sessions.read(caller, number, namespaces=namespace)

@@ -27,5 +27,5 @@ async def list_sources(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> StoredSourcePage:
     """List everything that a user's apps have said and read, the last changed first."""
-    caller = await asking.as_owner_or_app(user_id, app)
+    caller = await asking.as_reader(user_id, app)
     return await services.sources.list(caller, types=kind or (), namespaces=namespace, page=page, size=size)

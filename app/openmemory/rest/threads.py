@@ -111,7 +111,7 @@ async def list_threads(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> ThreadPage:
     """List a user's conversations, the last used first."""
-    caller = await asking.as_owner_or_app(user_id, app)
+    caller = await asking.as_reader(user_id, app)
     return await services.conversations.threads(caller, namespaces=namespace, page=page, size=size)
 
 
@@ -182,7 +182,7 @@ async def list_messages(
     size: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> MessagePage:
     """Read the messages of a thread, oldest first."""
-    caller = await asking.as_owner_or_app(user_id, app)
+    caller = await asking.as_reader(user_id, app)
     return await services.conversations.messages(caller, thread_id, namespaces=namespace, page=page, size=size)
 
 

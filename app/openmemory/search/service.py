@@ -309,6 +309,7 @@ class Search:
         found, method, missing, last, embedded = await self._found(context, pace)
         if not found.rows:
             answer = await nothing_found(context, method, missing, last=last, embedded=embedded)
+            answer.note = joined((answer.note, *notes))
             return self._counted(await self._with_unread(answer, context.caller, context.query), missing)
         second = await rerank(reranker, context.query.text, found)
         best, newer = await read_newer(context, second.hits[:limit], method, found)

@@ -25,9 +25,9 @@ async def test_a_profile_counts_what_is_not_deleted_and_shows_every_app(api, new
         assert app["owner_id"] == row["user_id"]
 
 
-async def test_an_unknown_user_has_no_profile(api, new_user):
+async def test_the_profile_of_an_unknown_user_is_empty(api, new_user):
     answer = await api.get("/api/v1/stats", params={"user_id": new_user})
-    assert (answer.status_code, answer.json()["detail"]) == (404, "User not found")
+    assert (answer.status_code, answer.json()) == (200, {"total_memories": 0, "total_apps": 0, "apps": []})
 
 
 async def test_a_profile_of_nobody_in_particular_is_the_default_users(api, remember):
