@@ -82,13 +82,13 @@ async def test_a_rule_against_an_app_hides_its_state_and_its_values(apps, servic
     await services.values.set(apps.first, NewValue("topic", "key", "plain", "web"))
     await services.values.set(apps.second, NewValue("topic", "key", "secret", "web"))
     assert (await services.states.read(apps.reader, "web")).app_name == "second"
-    assert (await services.values.get(apps.reader, "topic", "key", "web")).app_name == "second"
+    assert (await services.values.get(apps.reader, "topic", "key", ["web"])).app_name == "second"
     await apps.rule("deny", apps.second)
     with pytest.raises(NotFound):
         await services.states.read(apps.reader, "web")
     with pytest.raises(NotFound):
-        await services.values.get(apps.reader, "topic", "key", "web")
-    assert (await services.values.list(apps.reader, namespace="web")).items == []
+        await services.values.get(apps.reader, "topic", "key", ["web"])
+    assert (await services.values.list(apps.reader, namespaces=["web"])).items == []
 
 
 async def test_an_app_that_may_read_one_app_does_not_read_the_text_of_another_in_its_memory(apps):
