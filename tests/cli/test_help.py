@@ -55,7 +55,7 @@ def test_commands_and_options_stand_in_groups() -> None:
     ("path", "usage"),
     [
         ("search", "[OPTIONS] QUERY..."), ("update", "[OPTIONS] ID [TEXT...]"), ("delete", "[OPTIONS] ID..."),
-        ("connect", "[OPTIONS] [CLIENT...]"), ("grants add", "[OPTIONS] EFFECT TYPE [OBJECT]"),
+        ("connect", "[OPTIONS] [CLIENT...]"), ("grants add", "[OPTIONS] EFFECT OBJECT_TYPE [OBJECT]"),
     ],
 )  # fmt: skip
 def test_the_usage_shows_which_arguments_repeat_and_which_may_be_left_out(path: str, usage: str) -> None:
