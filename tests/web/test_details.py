@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import unescape
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
+
+import pytest
 
 from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL
@@ -16,8 +19,9 @@ from tests.web.conftest import Visitor
 
 
 async def test_what_users_did_themselves_is_under_their_name(
-    visitor: Visitor, services: Services, remember: Callable[..., Any]
+    visitor: Visitor, services: Services, remember: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where assistants of this machine are looked for
     me = visitor.user
     await visitor.get("memories")
     await visitor.submit("memories", text="Alice drinks tea.", kind="note", namespace="home")
