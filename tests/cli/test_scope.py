@@ -51,6 +51,31 @@ def test_a_command_reads_the_project_and_the_person_or_what_is_asked_for(om: Run
     assert listed(HOME=str(shop)) == {"ours", "mine", "theirs"}
 
 
+def test_a_change_of_many_concerns_the_project_alone(om: Run, user: str, shop: Path) -> None:
+    for text, where in (("ours", "shop"), ("mine", "default"), ("theirs", "other")):
+        assert om("add", text, "--namespace", where, "--user", user).returncode == 0
+
+    def changed(*arguments: str) -> tuple[int, str]:
+        done = om("change", "--everything", "--to", "archived", "--yes", "--json", "--user", user, *arguments, cwd=shop)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["changed"], done.stderr.strip()
+
+    assert changed() == (1, "Project of this folder: shop. --all-projects means all.")
+    assert changed("--namespace", "other", "--namespace", "default") == (2, "")
+    assert om("add", "more", "--namespace", "other", "--user", user).returncode == 0
+    assert changed("--all-projects") == (1, "")
+
+
+def test_a_conversation_of_another_project_stays_in_a_folder_of_none(om: Run, user: str, shop: Path) -> None:
+    for where in ("shop", "other"):
+        assert om("sessions", "save", "1", "Tea", "--namespace", where, "--user", user).returncode == 0
+    done = om("threads", "delete", "session-1", "--user", user, cwd=shop, HOME=str(shop))
+    assert (done.returncode, "not found" in done.stderr) == (1, True)
+    assert om("threads", "delete", "session-1", "--user", user, cwd=shop).returncode == 0
+    left = json.loads(om("sessions", "list", "--all-projects", "--json", "--user", user).stdout)["items"]
+    assert [one["namespace"] for one in left] == ["other"]
+
+
 def test_of_a_key_the_value_of_the_project_comes_before_that_of_the_person(om: Run, user: str, shop: Path) -> None:
     def values(*arguments: str) -> str:
         done = om("values", *arguments, "--user", user, cwd=shop)

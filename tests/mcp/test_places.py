@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -45,18 +46,43 @@ def at(ask: Ask, new_user: str) -> Callable[..., Tools]:
     [
         (".", "acme/shop"), ("./", "acme/shop"), ("..", "acme/shop"), ("./src", "acme/shop"),
         ("/srv/ada/shop", "acme/shop"), ("/srv/ada/shop/", "acme/shop"), ("/srv/ada/shop/src", "acme/shop"),
-        ("shop", "shop"), ("acme/shop", "acme/shop"), ("*", "*"), ("a.b", "a.b"),
+        ("shop", "shop"), ("acme/shop", "acme/shop"), ("a.b", "a.b"),
     ],
 )  # fmt: skip
 def test_a_path_in_the_folder_is_its_project(name: str, means: str) -> None:
     assert SHOP.named(name, "repo") == means
-    assert NO_PROJECT.named(name, "repo") == name
+    assert replace(SHOP, folder="/srv/ada/shop/").named(name, "repo") == means
 
 
-@pytest.mark.parametrize("name", ["/srv/ada/shop2", "/srv/ada", "/", "~/shop", "C:\\shop"])
+@pytest.mark.parametrize(
+    ("name", "means"),
+    [(".", "default"), ("./", "default"), ("..", ".."), ("/srv/ada/shop", "/srv/ada/shop"), ("acme/shop", "acme/shop")],
+)
+def test_without_a_project_the_folder_is_the_persons(name: str, means: str) -> None:
+    assert NO_PROJECT.named(name, "repo") == means
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/srv/ada/shop2", "/srv/ada", "/", "~/shop", "C:\\shop", "../bank", "./../bank", "/srv/ada/shop/../bank", "..\\x"],
+)
 def test_a_path_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(Invalid, match="repo: must be a project, such as acme/shop, not a path outside of its folder"):
         SHOP.named(name, "repo")
+
+
+def test_without_a_folder_only_a_relative_path_is_its_project() -> None:
+    client = replace(SHOP, folder=None)
+    assert client.named("./src", "repo") == "acme/shop"
+    with pytest.raises(Invalid, match="outside of its folder"):
+        client.named("/srv/ada/shop", "repo")
+
+
+@pytest.mark.parametrize("client", [SHOP, NO_PROJECT])
+def test_all_projects_are_no_repository(client: ClientProject) -> None:
+    assert client.named("*", "namespace") == "*"
+    with pytest.raises(Invalid, match=r"project_id: must be one project, not \*"):
+        client.named("*", "project_id")
 
 
 def test_a_windows_path_in_the_folder_is_its_project() -> None:

@@ -39,6 +39,18 @@ async def test_all_that_match_are_changed_and_that_is_undone(client, new_user, r
     assert (await client.post(CHANGE, json=paused)).json()["changed"] == 3
 
 
+@pytest.mark.parametrize("field", ["states", "namespaces", "threads", "kinds", "categories", "contains"])
+async def test_a_filter_that_is_empty_is_refused_and_not_taken_for_none(client, new_user, remember, field) -> None:
+    await remember(new_user, "tea")
+    everything = {"user_id": new_user, "everything": True, "to": "erased"}
+    answer = await client.post(CHANGE, json=everything | {field: "" if field == "contains" else []})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422,
+        f"{field}: must not be empty; leave it out to mean any",
+    )
+    assert await _texts(client, new_user) == {"tea"}
+
+
 async def test_named_memories_expire_never_expire_and_are_erased(client, new_user, remember) -> None:
     one, two = [(await remember(new_user, text))["id"] for text in ("one", "two")]
     named = {"user_id": new_user, "memory_ids": [one[:13], two]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from sqlalchemy import text
 from openmemory.access.grants import GrantCreate
 from openmemory.errors import ConflictError, Forbidden, NotFound
 from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 from openmemory.sources.schemas import FileEvent, ListedFile, NewFile, NewMessage, NewMessages, NewSession
@@ -104,6 +106,32 @@ async def test_an_app_that_may_not_read_itself_replaces_nothing(
         with pytest.raises(Forbidden):
             await services.sessions.save(cursor, session("Timeouts", number=number))
     assert await titles(services, claude) == [(1, "Retries", "claude")]
+
+
+async def test_a_deleted_conversation_with_messages_is_never_erased_for_a_session(
+    services: Services, claude: Caller, cursor: Caller
+) -> None:
+    await services.conversations.add(cursor, NewMessages("session-1", [NewMessage("I like tea.")], "shop"))
+    await services.conversations.delete(cursor, "session-1", namespaces=SHOP)
+    await services.sessions.save(claude, session("Retries"))
+    with pytest.raises(ConflictError, match="is a conversation with messages"):
+        await services.sessions.save(cursor, session("Timeouts"))
+    assert await titles(services, claude) == [(1, "Retries", "claude")]
+    owner = await services.directory.caller(claude.user, None, owner=True)
+    await services.conversations.restore(owner, "session-1", namespaces=SHOP)
+
+
+async def test_who_may_only_write_learns_nothing_of_what_others_saved(
+    services: Services, claude: Caller, cursor: Caller
+) -> None:
+    first = await services.sessions.save(claude, session("Retries"))
+    await services.files.store(claude, "shop", [NewFile("a.md", "# Tea")])
+    writer = replace(cursor, principal=replace(cursor.principal, scopes=frozenset({Scope.WRITE})))
+    done = await services.sessions.save(writer, session("Retries"))
+    assert (done.id != first.id, done.event, done.replaces) == (True, FileEvent.ADD, None)
+    [stored] = await services.files.store(writer, "shop", [NewFile("a.md", "# Tea")])
+    assert stored.event is FileEvent.ADD
+    assert sorted(await titles(services, claude)) == [(1, "Retries", "claude"), (1, "Retries", "cursor")]
 
 
 async def test_a_deleted_session_of_the_app_makes_room_for_the_one_that_counts(

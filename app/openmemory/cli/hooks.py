@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from openmemory.cli import scope
 from openmemory.cli.connect import DryRun, Names, Yes, change_files, chosen_from
 from openmemory.cli.options import ConfigFile, DataDir, Json, Namespace, Url, User
 from openmemory.cli.output import CommandAnswer, Table
@@ -183,6 +184,7 @@ def hook(
     # `openmemory.__main__` does the same sooner: importing this module takes longer than a hook may take.
     from openmemory.cli.hook import OPTIONS, run
 
+    namespace = scope.here(namespace) if namespace else None
     given = dict(zip(OPTIONS, (client, user, namespace, budget, min_score, url, data_dir, timeout), strict=False))
     options = (f"--{name}={value}" for name, value in given.items() if value is not None)
     flags = {"--log": log, "--infer": infer, "--verbose": verbose}

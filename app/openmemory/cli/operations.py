@@ -14,7 +14,20 @@ import typer
 
 from openmemory.cli import project, scope
 from openmemory.cli.client import Client, connected, path_part
-from openmemory.cli.options import About, App, AsApp, At, ExpiresAt, Namespace, PageNumber, Rows, Since, Until, User
+from openmemory.cli.options import (
+    About,
+    AllProjects,
+    App,
+    AsApp,
+    At,
+    ExpiresAt,
+    Namespace,
+    PageNumber,
+    Rows,
+    Since,
+    Until,
+    User,
+)
 from openmemory.cli.output import CommandAnswer, confirm
 from openmemory.operations.description import InCommand, Operation, Parameter, Speaker
 
@@ -60,11 +73,13 @@ def command(operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = N
     called = {name: _OPTIONS.get(name, name) for name in (*kinds, *shared)}
 
     async def run(client: Client, /, **given: Any) -> CommandAnswer:
-        if ask is not None and (question := ask(given)):
-            confirm(question, given["yes"])
         request = {name: given[option] for name, option in called.items()}
         if "namespace" in request:
             request["namespace"] = _place(kinds["namespace"], given)
+        if "namespaces" in request and not given.get("memory_ids"):  # ids need no project
+            request["namespaces"] = scope.selected(given["namespace"], all_projects=given["all_projects"])
+        if ask is not None and (question := ask(given)):
+            confirm(question, given["yes"])
         path = re.sub(r"\{(\w+)(:path)?\}", lambda part: path_part(str(request.pop(part[1]))), operation.path)
         if not operation.has_body:
             return show(await client.call(operation.method, path, params=request), given)
@@ -74,6 +89,7 @@ def command(operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = N
     own = [_parameter(one) for one in operation.parameters]
     own += [_keyword(called[name], kind, None) for name, kind in shared.items()]
     own += [_keyword("about", About, None)] if operation.has_body and "namespace" in called else []
+    own += [_keyword("all_projects", AllProjects, False)] if "namespaces" in called else []
     own += [_keyword("yes", Yes, False)] if ask else []
     first = inspect.Parameter("client", inspect.Parameter.POSITIONAL_ONLY, annotation=Client)
     # Typer takes arguments in the order of the signature.

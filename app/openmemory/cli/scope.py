@@ -8,6 +8,7 @@ person and reads everything.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -68,6 +69,25 @@ def read(namespace: str | None, *, all_projects: bool | None = None) -> list[str
     more = "" if all_projects is None else " --all-projects reads all."
     _show(f"Project of this folder: {found}, with what is of no project.{more}")
     return [found, project.PERSON]
+
+
+def selected(namespaces: Sequence[str] | None, *, all_projects: bool) -> list[str] | None:
+    """The namespaces of memories that a command changes: those that options name, or that of the folder, which is
+    shown. None: all.
+
+    Raises:
+        Invalid: one project is named, and all are asked for.
+    """
+    from openmemory.errors import Invalid
+
+    if namespaces and all_projects:
+        raise Invalid("--all-projects", "must not be given where --namespace names a project")
+    if namespaces:
+        return [_named(namespace) for namespace in namespaces]
+    if all_projects or (found := of_folder()) is None:
+        return None
+    _show(f"Project of this folder: {found}. --all-projects means all.")
+    return [found]
 
 
 def _named(namespace: str) -> str:

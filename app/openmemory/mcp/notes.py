@@ -63,8 +63,8 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
     head = given.head(call.offer)
     namespace = given.namespace(call.offer)
     if given.about is not None:
-        namespace = call.offer.project.written(given.repo, given.about)
-        head = None if namespace == PERSON else head
+        written = call.offer.project.written(given.repo, given.about)
+        namespace, head = (PERSON, None) if written == PERSON else (namespace, head)
     metadata |= {COMMIT: head} if head else {}
     new = MemoryCreate(text, namespace=namespace, thread_id=given.thread, kind="note", metadata=metadata)
     row = await services.memories.add(call.caller, new)

@@ -6,6 +6,7 @@ the person's. Without one, a call writes for the person and reads everything.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from openmemory.errors import Invalid
@@ -19,6 +20,8 @@ ALL = "*"
 
 ABOUT_PERSON = "person"
 
+_SEPARATOR = re.compile(r"[/\\]")
+
 
 @dataclass(frozen=True, slots=True)
 class ClientProject:
@@ -28,16 +31,24 @@ class ClientProject:
     folder: str | None = None
 
     def named(self, name: str, field: str) -> str:
-        """The project that a call names. A path is that of the client's project.
+        """The project that a call names. A path in the folder of the client's project means that project.
+
+        Without a project, the folder of the client is the person's, and a path elsewhere is a name like any other.
 
         Raises:
-            Invalid: the path is of another folder.
+            Invalid: the path is of another folder, or the name means all projects where one is needed.
         """
-        if self.name is None or not is_path(name):
+        if name == ALL and field != "namespace":
+            raise Invalid(field, "must be one project, not *")
+        if not is_path(name):
             return name
         path = name.rstrip("/\\") or name
-        inside = self.folder is None or path == self.folder or path.startswith((f"{self.folder}/", f"{self.folder}\\"))
-        if not inside and not _is_relative(path):
+        if self.name is None:
+            return PERSON if path == "." else name
+        folder = (self.folder or "").rstrip("/\\")
+        within = path == folder or (folder != "" and path.startswith((f"{folder}/", f"{folder}\\")))
+        upward = path != ".." and ".." in _SEPARATOR.split(path)
+        if upward or not (within or _is_relative(path)):
             raise Invalid(field, f"must be a project, such as {self.name}, not a path outside of its folder")
         return self.name
 

@@ -87,6 +87,10 @@ async def change_memories(
     narrowed = (states, contains, app, namespaces, threads, kinds, categories, from_date, to_date, only)
     if memory_ids is not None and (everything or any(one is not None for one in narrowed)):
         raise Invalid("memory_ids", "must be left out where everything or a filter is given")
+    lists = {"states": states, "namespaces": namespaces, "threads": threads, "kinds": kinds, "categories": categories}
+    for field, names in (lists | {"contains": contains}).items():
+        if names is not None and not names:
+            raise Invalid(field, "must not be empty; leave it out to mean any")
     if memory_ids is None and not everything:
         raise Invalid("memory_ids", "must name at least one memory, or everything must be true")
     selection = Selection(tuple(memory_ids or ()))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, delete, exc, select, text, update
+from sqlalchemy import ColumnElement, and_, delete, exc, select, text, true, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from openmemory.access.apps import refuse_unreadable
@@ -16,6 +16,7 @@ from openmemory.database.engine import Tx, violated
 from openmemory.database.locks import lock
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.memories.state import State
@@ -77,23 +78,30 @@ async def opened_in_project(
     something. If there is none, the app's own is made.
     """
     await lock(tx, f"{kind} {caller.user_id} {namespace} {locator}")
+    if Scope.READ not in caller.principal.scopes:  # it may not learn what others have
+        return await opened(tx, caller, namespace, kind, locator)
     named = Source.user_id == caller.user_id, Source.namespace == namespace, Source.kind == kind.value
     some = select(Source.id, Source.hash, Source.state, Source.app_id, Source.length).where(
         *named, Source.locator == locator, readable_by(caller, Source), *which
     )
     first = some.order_by(*counting(caller)).limit(1).with_for_update()
     found = (await tx.execute(first, caller.parameters)).one_or_none()
-    own = await _own(tx, caller, namespace, kind, locator)
-    # What the app has and may not read is refused, as if it were alone.
-    if found is None or found.app_id == caller.app_id or (own is not None and own.state is not State.DELETED):
+    own = await _own(tx, caller, namespace, kind, locator, *which)
+    # What the app has and may not read is refused, as if it were alone. So is what is none of `which`.
+    alone = own is not None and (own.state is not State.DELETED or not own.meant)
+    if found is None or found.app_id == caller.app_id or alone:
         return await opened(tx, caller, namespace, kind, locator)
     return OpenedSource(found.id, found.hash, found.state, caller.user_id, found.app_id, namespace, found.length)
 
 
-async def _own(tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locator: str) -> Any:
-    """The id and the state of the app's own source of this locator; None if it has none."""
+async def _own(
+    tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locator: str, *which: ColumnElement[bool]
+) -> Any:
+    """The id and the state of the app's own source of this locator, and if it is one of `which`; None if it has
+    none."""
     own = Source.app_id == caller.app_id, Source.namespace == namespace, Source.kind == kind.value
-    return (await tx.execute(select(Source.id, Source.state).where(*own, Source.locator == locator))).one_or_none()
+    found = select(Source.id, Source.state, and_(true(), *which).label("meant"))
+    return (await tx.execute(found.where(*own, Source.locator == locator))).one_or_none()
 
 
 def counting(caller: Caller) -> tuple[Any, ...]:
