@@ -35,7 +35,8 @@ async def _sent(
 
 async def test_a_file_is_tried_and_then_imported(client: httpx.AsyncClient, new_user: str) -> None:
     async def status() -> int:
-        return (await client.get("/api/v1/memories", params={"user_id": new_user})).status_code
+        """404: there is no such user to export."""
+        return (await client.get("/api/v1/memories", params={"user_id": new_user, "export": True})).status_code
 
     tried = await _sent(client, _mem0(new_user), new_user, dry_run=True)
     assert (tried["kind"], tried["users"]) == ("memories of mem0 as JSON", {new_user: 1})
@@ -66,4 +67,4 @@ async def test_a_hostile_file_is_refused(client: httpx.AsyncClient, new_user: st
     status = 400 if "zip" in name or name == "bomb" else 422
     detail = (await _sent(client, content, new_user, status))["detail"]
     assert re.search(words, detail)
-    assert (await client.get("/api/v1/memories", params={"user_id": new_user})).status_code == 404
+    assert (await client.get("/api/v1/memories", params={"user_id": new_user, "export": True})).status_code == 404
