@@ -238,7 +238,7 @@ def test_ctrl_c_ends_an_import_that_waits_for_more_and_keeps_what_was_stored(om:
             )
             process.stdin.flush()
             deadline = time.monotonic() + 60
-            while om("list", "--user", user).returncode != 0:
+            while "Stored" not in om("list", "--user", user).stdout:
                 assert time.monotonic() < deadline, "the first line was not stored in time"
             process.send_signal(signal.SIGINT)
             assert process.wait(5) == 130
