@@ -323,8 +323,8 @@ def against(weights: Numbers, names: Sequence[str]) -> set[str]:
 def ordered(
     samples: Sequence[Sample], tables: Sequence[Table], names: Sequence[str], *, threaded: bool | None = None
 ) -> Numbers:
-    """The weights of the named features that order the right ones first: in threads, of texts that stand alone, or
-    (None) of both alike."""
+    """The weights of the named features that order the right ones first. `threaded`: for lists with threads (True), for
+    texts that stand alone (False), or for both alike (None)."""
     if threaded:
         some = [at for at, one in enumerate(samples) if one.threaded]
         samples, tables = [samples[at] for at in some], [tables[at] for at in some]

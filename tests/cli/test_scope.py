@@ -31,7 +31,7 @@ def test_a_command_writes_to_the_project_of_its_folder_or_to_the_one_it_names(om
     assert namespace("We ship in June.", "--about", "project") == ("shop", "Project of this folder: shop.")
     assert namespace("We ship in July.", "--namespace", "other") == ("other", "")
     assert namespace("We ship in August.", "--namespace", "./shop", cwd=shop.parent) == ("shop", "")
-    # A home folder is of no project.
+    # A home folder belongs to no project.
     done = om("add", "I like jam.", "--user", user, "--json", cwd=shop, HOME=str(shop))
     assert (json.loads(done.stdout)["namespace"], done.stderr) == ("default", "")
 

@@ -1,4 +1,4 @@
-"""The projects that calls write to and read, for a client that has a project and for one that has none."""
+"""The projects that tools write to and read, for clients with a project and without one."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _place(kind: Any, given: dict[str, Any]) -> str | list[str]:
     """Returns the project of a request, or those that it reads."""
     if _is_list(kind):
         return scope.read(given["namespace"]) or [project.PERSON]
-    return scope.written(given["namespace"], given.get("about")) or project.PERSON
+    return scope.written(given["namespace"], given.get("about"))
 
 
 def _parameter(one: Parameter) -> inspect.Parameter:

@@ -64,9 +64,7 @@ About = Annotated[
     str | None,
     typer.Option(metavar="person|project", help="person: store it for the user, in no project.", rich_help_panel=SCOPE),
 ]
-AllProjects = Annotated[
-    bool, typer.Option("--all-projects", help="Read every project of the user.", rich_help_panel=SCOPE)
-]
+AllProjects = Annotated[bool, typer.Option("--all-projects", help="Every project of the user.", rich_help_panel=SCOPE)]
 Thread = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="The conversation inside the namespace.", rich_help_panel=SCOPE),

@@ -32,7 +32,7 @@ async def register(
     namespace: Namespace = None,
 ) -> CommandAnswer:
     """Register the project of this folder, with its Git remote, branch and commit."""
-    body = {"user_id": user, "app": app, "namespace": scope.written(namespace) or project.PERSON, "name": name}
+    body = {"user_id": user, "app": app, "namespace": scope.written(namespace), "name": name}
     known = project.described(".")
     found = await client.call("POST", PATH, body=body | known)
     return CommandAnswer(found, f"{plain(found['namespace'])}: {plain(found['name'])}")
@@ -73,7 +73,7 @@ async def doctor(
 
     In the folder of the project, it also compares the files with what is stored of them.
     """
-    where = scope.written(namespace) or project.PERSON
+    where = scope.written(namespace)
     if repair:
         await compare_commits(client, user=user, app=None, namespace=where)
     body = {"user_id": user, "namespace": where, "repair": repair}

@@ -29,8 +29,8 @@ def here(namespace: str | None, folder: str = ".") -> str:
     return _named(namespace) if namespace else of_folder(folder) or project.PERSON
 
 
-def written(namespace: str | None, about: str | None = None) -> str | None:
-    """The namespace that a command writes to, shown if it is that of the folder. None leaves it to the service.
+def written(namespace: str | None, about: str | None = None) -> str:
+    """The namespace that a command writes to. It is shown if it is that of the folder.
 
     Raises:
         Invalid: `about` is neither person nor project, or a project is named for what is about the person.
@@ -45,25 +45,22 @@ def written(namespace: str | None, about: str | None = None) -> str | None:
         return project.PERSON
     if namespace:
         return _named(namespace)
-    if (found := of_folder()) is not None:
-        _show(f"Project of this folder: {found}.")
+    if (found := of_folder()) is None:
+        return project.PERSON
+    _show(f"Project of this folder: {found}.")
     return found
 
 
 def read(namespace: str | None, *, all_projects: bool | None = None) -> list[str] | None:
-    """The namespaces that a command reads, the first one first, shown if one is that of the folder. None: all.
+    """The namespaces that a command reads, the first one first. That of the folder is shown. None: all.
 
     `all_projects`: None if the command has no such option.
 
     Raises:
         Invalid: one project is named, and all are asked for.
     """
-    from openmemory.errors import Invalid
-
-    if namespace and all_projects:
-        raise Invalid("--all-projects", "must not be given where --namespace names a project")
-    if namespace:
-        return [_named(namespace)]
+    if named := _options([namespace] if namespace else [], all_projects=bool(all_projects)):
+        return named
     if all_projects or (found := of_folder()) is None:
         return None
     more = "" if all_projects is None else " --all-projects reads all."
@@ -72,22 +69,27 @@ def read(namespace: str | None, *, all_projects: bool | None = None) -> list[str
 
 
 def selected(namespaces: Sequence[str] | None, *, all_projects: bool) -> list[str] | None:
-    """The namespaces of memories that a command changes: those that options name, or that of the folder, which is
-    shown. None: all.
+    """The namespaces in which a command changes memories. Without options, it is that of the folder, which is shown.
+    None: all.
 
     Raises:
         Invalid: one project is named, and all are asked for.
     """
-    from openmemory.errors import Invalid
-
-    if namespaces and all_projects:
-        raise Invalid("--all-projects", "must not be given where --namespace names a project")
-    if namespaces:
-        return [_named(namespace) for namespace in namespaces]
+    if named := _options(namespaces or (), all_projects=all_projects):
+        return named
     if all_projects or (found := of_folder()) is None:
         return None
     _show(f"Project of this folder: {found}. --all-projects means all.")
     return [found]
+
+
+def _options(namespaces: Sequence[str], *, all_projects: bool) -> list[str]:
+    """The projects that options name."""
+    from openmemory.errors import Invalid
+
+    if namespaces and all_projects:
+        raise Invalid("--all-projects", "must not be given where --namespace names a project")
+    return [_named(namespace) for namespace in namespaces]
 
 
 def _named(namespace: str) -> str:

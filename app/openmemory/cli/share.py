@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from openmemory.cli import project, scope
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, AsApp, Namespace, User
 from openmemory.cli.output import CommandAnswer, confirm, plain
@@ -40,7 +40,7 @@ async def export(
     namespace: Namespace = None,
 ) -> CommandAnswer:
     """Write the memories, links and state of a project to a folder. Logs, rules and histories are not in it."""
-    asked = {"user_id": user, "app": app, "namespace": scope.written(namespace) or project.PERSON}
+    asked = {"user_id": user, "app": app, "namespace": scope.written(namespace)}
     bundle = await client.call("GET", _PATH, params=asked)
     _write(Path(out), bundle)
     told = f"{len(bundle['memories'])} memories and {len(bundle['links'])} links written to {out}."
@@ -63,7 +63,7 @@ async def import_(
 ) -> CommandAnswer:
     """Add the memories of a folder to a project. A second import of the same folder changes nothing."""
     bundle = _read(Path(folder))
-    into = scope.written(namespace) or project.PERSON
+    into = scope.written(namespace)
     theirs = bundle["manifest"].get("source_namespace") or bundle["manifest"].get("source_git_root") or into
     if theirs != into:
         confirm(f"The folder is of {plain(str(theirs))}. Import it into {into}?", yes)

@@ -62,7 +62,7 @@ async def save(
         raise SetupError("one of --state and --file is needed")
     if file is not None:
         value = read_stdin() if file == "-" else text_of(file)
-    where = scope.written(namespace) or project.PERSON
+    where = scope.written(namespace)
     head = project.described(".").get("head") if where == scope.here(None) else None
     body = {
         "user_id": user, "app": app, "namespace": where,

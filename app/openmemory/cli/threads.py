@@ -196,7 +196,7 @@ async def close(
     summary: Annotated[str | None, typer.Option(metavar="TEXT", help="What came of it.")] = None,
 ) -> CommandAnswer:
     """Mark a conversation as closed. Its next message opens it again."""
-    body = {"user_id": user, "namespace": scope.here(namespace), "title": title, "summary": summary}
+    body = {"user_id": user, "namespace": scope.written(namespace), "title": title, "summary": summary}
     answer = await client.call("POST", _of(thread, "/close"), body=body)
     return CommandAnswer(answer, f"Closed {answer['threads']} conversation{'s' if answer['threads'] != 1 else ''}.")
 
@@ -205,7 +205,7 @@ async def close(
 @connected
 async def delete(client: Client, *, thread: ThreadId, user: User = None, namespace: Namespace = None) -> CommandAnswer:
     """Delete a conversation. `openmemory threads restore` brings it back."""
-    answer = await client.call("DELETE", _of(thread), params={"user_id": user, "namespace": scope.here(namespace)})
+    answer = await client.call("DELETE", _of(thread), params={"user_id": user, "namespace": scope.written(namespace)})
     return CommandAnswer(answer, f"Deleted {answer['messages']} messages.")
 
 
@@ -213,7 +213,7 @@ async def delete(client: Client, *, thread: ThreadId, user: User = None, namespa
 @connected
 async def restore(client: Client, *, thread: ThreadId, user: User = None, namespace: Namespace = None) -> CommandAnswer:
     """Bring back the deleted messages of a conversation."""
-    body = {"user_id": user, "namespace": scope.here(namespace)}
+    body = {"user_id": user, "namespace": scope.written(namespace)}
     answer = await client.call("POST", _of(thread, "/restore"), body=body)
     return CommandAnswer(answer, f"Restored {answer['messages']} messages.")
 
@@ -230,6 +230,6 @@ async def erase(
 ) -> CommandAnswer:
     """Permanently erase a conversation with its messages and vectors."""
     confirm(f"Erase the conversation {plain(thread)} of {await client.user(user)}?", yes)
-    body = {"user_id": user, "namespace": scope.here(namespace)}
+    body = {"user_id": user, "namespace": scope.written(namespace)}
     answer = await client.call("POST", _of(thread, "/erase"), body=body)
     return CommandAnswer(answer, f"Erased {answer['messages']} messages.")

@@ -52,7 +52,7 @@ class Message(BaseModel):
 
 
 def name_or_none(services: Services, value: str | None, field: str) -> str | None:
-    """Returns the name in a field without surrounding blanks, if there is one.
+    """Returns the name in a field, without surrounding blanks. None if the field is left out.
 
     Raises:
         Invalid: it cannot be a name.
@@ -61,7 +61,7 @@ def name_or_none(services: Services, value: str | None, field: str) -> str | Non
 
 
 def user_or_none(services: Services, value: str | None) -> str | None:
-    """Returns the name of a user in a request without surrounding blanks, if there is one.
+    """Returns the user that a request names, without surrounding blanks. None if it names none.
 
     Raises:
         NotFound: it is blank.

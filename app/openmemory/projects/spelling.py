@@ -39,7 +39,7 @@ async def near(tx: Tx, caller: Caller, name: str, others: Collection[str] = ()) 
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """The name that is most like another one, without regard to case, or whose last part is that name."""
+    """The known name that is most like this one in any case. Otherwise it is the only one with the same last part."""
     folded = {one.casefold(): one for one in sorted(known)}
     asked = name.casefold()
     if close := get_close_matches(asked, folded, n=1, cutoff=LIKENESS):

@@ -28,7 +28,7 @@ from openmemory.memories.schemas import OnError
 from openmemory.operations.parameters import FromDate, ToDate, first_moment, last_moment
 from openmemory.rest import upload
 from openmemory.rest.caller import LEFT_OUT, AuthenticatedRequest, BodyUser, TheAsking, TheServices
-from openmemory.rest.errors import Problem, documented, problem
+from openmemory.rest.errors import documented, problem
 from openmemory.rest.routing import Router
 from openmemory.uploads.spool import Spool
 
@@ -72,26 +72,7 @@ _ARCHIVE: dict[int | str, dict[str, Any]] = {
         "headers": {"Content-Disposition": {"schema": {"type": "string"}, "description": "The name of the file."}},
     }
 }
-_FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            upload.MULTIPART: {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {"type": "string", "format": "binary", "description": "The archive; ends in `.zip`."},
-                        "user_id": {
-                            "type": "string",
-                            "description": f"The user into whose memory it goes; {LEFT_OUT}",
-                        },
-                    },
-                }
-            }
-        },
-    }
-}
+_FORM = upload.described("The archive; ends in `.zip`.", {"user_id": f"The user into whose memory it goes; {LEFT_OUT}"})
 _PROGRESS: dict[int | str, dict[str, Any]] = {
     200: {
         "model": Imported,
@@ -99,7 +80,7 @@ _PROGRESS: dict[int | str, dict[str, Any]] = {
         '`{"stage", "done", "total"}`, and at the end this or `{"error", "detail", "hint"}`.',
         "content": {_LINES: {"schema": {"type": "string"}}},
     },
-    415: {"model": Problem, "description": "The body is no multipart/form-data, or is compressed."},
+    **upload.NO_FORM,
 }
 
 

@@ -24,7 +24,7 @@ from openmemory.rest.caller import (
     TheServices,
     UserId,
 )
-from openmemory.rest.errors import Problem, documented
+from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.sources.schemas import DocumentPage, DocumentsChanged, DocumentStored, DocumentText, NewDocument
 
@@ -41,23 +41,7 @@ _FIELDS = {
     "ttl_days": "The document expires after so many days; left out: never.",
     "keep": "true: keep the original, so that it can be downloaded; false: only its text; left out: documents.keep.",
 }
-_FORM: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            upload.MULTIPART: {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {"type": "string", "format": "binary", "description": "The document."},
-                        **{name: {"type": "string", "description": words} for name, words in _FIELDS.items()},
-                    },
-                }
-            }
-        },
-    }
-}
+_FORM = upload.described("The document.", _FIELDS)
 _ORIGINAL: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The original.",
@@ -99,8 +83,7 @@ _CallerInBody = Annotated[Caller, Depends(_caller_in_body)]
 
 @router.post(
     "",
-    responses=documented(400, 403, 404, 413)
-    | {415: {"model": Problem, "description": "The body is no multipart/form-data, or is compressed."}},
+    responses=documented(400, 403, 404, 413) | upload.NO_FORM,
     openapi_extra=_FORM,
 )
 async def store_document(request: Request, services: TheServices, asking: TheAsking) -> DocumentStored:

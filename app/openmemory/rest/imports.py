@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
@@ -15,35 +15,15 @@ from openmemory.importers.source import FileKind
 from openmemory.rest import upload
 from openmemory.rest.backup import check_size, may_send
 from openmemory.rest.caller import LEFT_OUT, TheAsking, TheServices
-from openmemory.rest.errors import Problem, documented, problem
+from openmemory.rest.errors import documented, problem
 from openmemory.rest.routing import Router
 
 router = Router("/api/v1/imports", "backup")
 
-_FORM: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            upload.MULTIPART: {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {
-                            "type": "string",
-                            "format": "binary",
-                            "description": "An archive, a database or an export of OpenMemory, or JSON of mem0.",
-                        },
-                        "user_id": {"type": "string", "description": f"The user who imports; {LEFT_OUT}"},
-                    },
-                }
-            }
-        },
-    }
-}
-_NO_FORM: dict[int | str, dict[str, Any]] = {
-    415: {"model": Problem, "description": "The body is no multipart/form-data, or is compressed."}
-}
+_FORM = upload.described(
+    "An archive, a database or an export of OpenMemory, or JSON of mem0.",
+    {"user_id": f"The user who imports; {LEFT_OUT}"},
+)
 
 
 class ImportedFile(BaseModel):
@@ -57,7 +37,7 @@ class ImportedFile(BaseModel):
 
 
 @router.post(
-    "", response_model=ImportedFile, responses=documented(400, 403, 404, 409, 413) | _NO_FORM, openapi_extra=_FORM
+    "", response_model=ImportedFile, responses=documented(400, 403, 404, 409, 413) | upload.NO_FORM, openapi_extra=_FORM
 )
 async def import_file(
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from openmemory.errors import Invalid
+from openmemory.rest.errors import Problem
 from openmemory.uploads.admission import paced
 
 MULTIPART = "multipart/form-data"
@@ -26,6 +27,20 @@ _MAX_FIELD_BYTES = 8 * 1024
 _MAX_PARTS = 16
 _TOGETHER = 1024 * 1024
 """Bytes that are collected before they are written to the file."""
+
+
+NO_FORM: dict[int | str, dict[str, Any]] = {
+    415: {"model": Problem, "description": "The body is no multipart/form-data, or is compressed."}
+}
+"""The response to a body that is no such form, for OpenAPI."""
+
+
+def described(file: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the body of a request for OpenAPI: the description of its file, and those of its other fields."""
+    texts = {name: {"type": "string", "description": words} for name, words in fields.items()}
+    properties = {"file": {"type": "string", "format": "binary", "description": file}, **texts}
+    form = {"type": "object", "required": ["file"], "properties": properties}
+    return {"requestBody": {"required": True, "content": {MULTIPART: {"schema": form}}}}
 
 
 class Target(Protocol):

@@ -21,7 +21,7 @@ _PLACE = "%Y-%m-%dT%H:%M:%S.%f"
 
 
 class Place(NamedTuple):
-    """The time and the id of the last row of a page. The next page holds what comes after it, newest first."""
+    """The time and the id of the last row of a page. The next page begins after it."""
 
     at: datetime
     id: UUID

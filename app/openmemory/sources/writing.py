@@ -73,9 +73,9 @@ async def opened_in_project(
 ) -> OpenedSource:
     """The source of this locator that counts for the caller in a project, locked until the transaction ends.
 
-    It is the app's own, or of those of other apps that the caller may read the one that changed last. `which` of them
-    are meant. What a rule hides from an app is not in its way, because a refusal would tell the app that there is
-    something. If there is none, the app's own is made.
+    It is the app's own. Otherwise it is another app's: of those that the caller may read and that are one of `which`,
+    the one that changed last. If there is none, the app's own is made. A source that a rule hides from the app is
+    passed over, because a refusal would reveal it.
     """
     await lock(tx, f"{kind} {caller.user_id} {namespace} {locator}")
     if Scope.READ not in caller.principal.scopes:  # it may not learn what others have
@@ -87,9 +87,9 @@ async def opened_in_project(
     first = some.order_by(*counting(caller)).limit(1).with_for_update()
     found = (await tx.execute(first, caller.parameters)).one_or_none()
     own = await _own(tx, caller, namespace, kind, locator, *which)
-    # What the app has and may not read is refused, as if it were alone. So is what is none of `which`.
-    alone = own is not None and (own.state is not State.DELETED or not own.meant)
-    if found is None or found.app_id == caller.app_id or alone:
+    # The app may not read its own source, or that is none of `which`. The caller refuses it then.
+    refused = own is not None and (own.state is not State.DELETED or not own.meant)
+    if found is None or found.app_id == caller.app_id or refused:
         return await opened(tx, caller, namespace, kind, locator)
     return OpenedSource(found.id, found.hash, found.state, caller.user_id, found.app_id, namespace, found.length)
 
@@ -110,8 +110,8 @@ def counting(caller: Caller) -> tuple[Any, ...]:
 
 
 async def take_over(tx: Tx, caller: Caller, source: OpenedSource, kind: SourceKind, locator: str) -> OpenedSource:
-    """Makes a source of another app that of the calling app, which replaces its text: a text is of the app that wrote
-    it. One of the app's own that was deleted under this locator is erased.
+    """Gives a source of another app to the calling app, which replaces its text. A text belongs to the app that wrote
+    it. The app's own deleted source of this locator is erased.
 
     Raises:
         Forbidden: a rule hides from the app what it would store.
