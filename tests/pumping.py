@@ -25,7 +25,12 @@ _SUSPECT = 0.002
 _FLOOR = 0.005
 """The seconds that a text must take for its growth to say something."""
 
-_LONGEST = 2_000_000
+_LONGEST = 250_000
+"""The characters from which a text that is still fast is linear. Quadratic time would take seconds for it.
+
+In longer texts a repetition's stack of places to return to grows out of the processor's cache, which costs time as well.
+"""
+
 _ROUNDS = 3
 _PARSER: Any = re._parser  # type: ignore[attr-defined]
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")

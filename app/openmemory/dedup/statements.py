@@ -59,7 +59,7 @@ _VERBS = NAMING | _IS | words("be have need must should after every within for t
 _PRONOUNS = words("i we you they he she it")
 _ARTICLE_NOUN_VERB = 2
 """The place of the verb in most sentences that begin with an article, in languages whose verbs no list has."""
-_NUMBER = re.compile(r"\d+(?:[.,:/\-]\d+)*")
+_NUMBER = re.compile(r"\d++(?:[.,:/\-]\d++)*+")
 
 
 class StatedValue(NamedTuple):
