@@ -78,7 +78,8 @@ async def idle(url: str) -> None:
     """Wait until what was added is delivered, so that it is found by its meaning and disturbs no measurement."""
     async with httpx.AsyncClient(base_url=url) as http:
         for _ in range(400):
-            if not (await http.get("/api/v1/doctor", timeout=60)).json()["vectors_waiting"]:
+            found = (await http.get("/api/v1/doctor", timeout=60)).json()
+            if not found.get("vectors_waiting", found.get("marks_waiting")):  # as earlier versions call it
                 return
             await asyncio.sleep(0.3)
     raise TimeoutError("what was added is not delivered")

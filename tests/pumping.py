@@ -28,7 +28,7 @@ _FLOOR = 0.005
 _LONGEST = 250_000
 """The characters from which a text that is still fast is linear. Quadratic time would take seconds for it.
 
-In longer texts a repetition's stack of places to return to grows out of the processor's cache, which costs time as well.
+In longer texts a repetition's stack of places to return to grows out of the processor's cache, which also costs time.
 """
 
 _ROUNDS = 3

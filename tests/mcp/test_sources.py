@@ -37,7 +37,7 @@ async def test_toolsets_offer_their_tools(ask: Ask) -> None:
     assert await names("?toolsets=sessions") - usual == {
         "session_create", "session_get", "session_list", "session_search",
     }  # fmt: skip
-    assert await names("?toolsets=review") - usual == {"list_conflicts"}
+    assert await names("?toolsets=review") - usual == {"list_conflicts", "tool_usage"}
     context = {"mem_get_initial_context", "mem_get_context", "mem_explain", "mem_usage", "mem_checkpoint"}
     notes = {"mem_add_memory", "mem_update_memory", "mem_link_memories", "mem_show"}
     values = {"project_register", "project_list", "project_status"}

@@ -68,5 +68,5 @@ def test_what_changes_something_is_known_to_write() -> None:
         "search_memory", "list_memories", "search_messages", "read_thread", "list_threads", "search_documents",
         "read_document", "list_documents", "search_files", "file_search", "session_get", "session_list",
         "session_search", "mem_get_initial_context", "mem_get_context", "mem_explain", "mem_usage", "mem_show",
-        "project_list", "project_status", "memory_get", "memory_list", "memory_search", "list_conflicts",
+        "project_list", "project_status", "memory_get", "memory_list", "memory_search", "list_conflicts", "tool_usage",
     }  # fmt: skip

@@ -125,6 +125,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "GET /api/v1/me/timezone": ("/api/v1/me/timezone", None),
     "PUT /api/v1/me/timezone": ("/api/v1/me/timezone", {"timezone": None}),
     "GET /api/v1/stats/daily": ("/api/v1/stats/daily", None),
+    "GET /api/v1/stats/tools": ("/api/v1/stats/tools", None),
     "GET /api/v1/feed": ("/api/v1/feed", None),
     "GET /api/v1/conflicts": ("/api/v1/conflicts", None),
     "POST /api/v1/conflicts": ("/api/v1/conflicts", {"key": "port", "keep": "{fact}", "others": ["{another_fact}"]}),

@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.operations import add
 from openmemory.cli.output import CommandAnswer, Table, local_time
-from openmemory.operations.activity import daily_stats, show_feed
+from openmemory.operations.activity import daily_stats, show_feed, tool_usage
 
 activity = typer.Typer(no_args_is_help=True)
 
@@ -29,5 +29,15 @@ def _days(found: Any, _: dict[str, Any]) -> CommandAnswer:
     return CommandAnswer(found, table, notes=[] if rows else ["No app wrote or read anything."])
 
 
+def _tools(found: Any, _: dict[str, Any]) -> CommandAnswer:
+    columns = ("calls", "items", "used", "saved")
+    rows = [(one["tool"], *(f"{one[name]:,}" for name in columns), one["app_name"]) for one in found["tools"]]
+    total = found["total"]
+    note = f"{total['calls']:,} calls: {total['used']:,} tokens given, {total['saved']:,} fewer than as JSON"
+    table = Table(["tool", "calls", "results", "tokens", "saved", "app"], rows, wide="app")
+    return CommandAnswer(found, table, notes=[note] if rows else ["No tool was called."])
+
+
 add(activity, show_feed, _feed)
 add(activity, daily_stats, _days)
+add(activity, tool_usage, _tools)

@@ -1,15 +1,17 @@
-"""The tool that lists facts that disagree. Offered by the toolset `review`."""
+"""Tools with which a user looks after the memory: facts that disagree, and the use of tools. The toolset `review`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from mcp_types import ToolAnnotations
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from openmemory.mcp.compact import inline
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
+from openmemory.operations.activity import tool_usage
 from openmemory.operations.tidying import list_conflicts
 from openmemory.serialization.zones import day_shown
 from openmemory.services import Services
@@ -20,6 +22,11 @@ _PAGE = 10
 
 class ListConflictsArguments(Arguments):
     page: int = 1
+
+
+class ToolUsageArguments(Arguments):
+    namespace: str | None = Field(None, description="Only this project.")
+    days: int = 30
 
 
 class DisagreeingFact(BaseModel):
@@ -73,10 +80,28 @@ async def _list(services: Services, call: ToolCall[ListConflictsArguments]) -> A
     return Answer(lines or ["No facts disagree."], output, untrusted.note())
 
 
+async def _usage(services: Services, call: ToolCall[ToolUsageArguments]) -> Answer:
+    given = call.arguments
+    found = await tool_usage(services, call.caller, namespace=given.namespace, days=given.days)
+    untrusted = Untrusted(services.settings.capture.injection)
+    rows = [asdict(one) | {"app_name": untrusted.name(one.app_name)} for one in found.tools]
+    lines = [
+        f"{row['tool']} ({inline(row['app_name'])}): {row['calls']:,} calls, {row['items']:,} results,"
+        f" {row['used']:,} tokens given, {row['saved']:,} saved"
+        for row in rows
+    ]
+    return Answer(lines or ["No tool was called."], {"total": asdict(found.total), "tools": rows}, untrusted.note())
+
+
 TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "list_conflicts", "List conflicts", "List facts that disagree, for the user to decide.",
         ListConflictsArguments, ToolAnnotations(read_only_hint=True),
         _list, "Error listing conflicts", toolset="review",
+    ),
+    Tool(
+        "tool_usage", "Count calls of tools", "Count the calls of tools, their results and tokens, by app.",
+        ToolUsageArguments, ToolAnnotations(read_only_hint=True),
+        _usage, "Error counting calls", toolset="review",
     ),
 )  # fmt: skip

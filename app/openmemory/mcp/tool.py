@@ -20,6 +20,7 @@ from openmemory.mcp import compact
 from openmemory.mcp.formats import AnswerFormat, answer_format
 from openmemory.mcp.identity import Identity, Offer
 from openmemory.mcp.places import ALL, PERSON, ClientProject
+from openmemory.projects import tokens
 from openmemory.serialization import exact_json, zones
 from openmemory.services import Services
 
@@ -158,6 +159,11 @@ class Answer:
     note: str | None = None
     text: str | list[Any] | dict[str, Any] | None = None
 
+    @property
+    def items(self) -> int:
+        """The entries of the lists in the data, such as results."""
+        return sum(len(value) for value in self.data.values() if isinstance(value, list))
+
     def result(self, form: AnswerFormat, unknown: Sequence[str]) -> CallToolResult:
         """Returns what is sent. `unknown`: the names of arguments that the tool does not have.
 
@@ -251,9 +257,21 @@ class Tool(Generic[ArgumentsT]):
             await services.denials.record(identity.principal, error, f"tool {self.name}")
             outcome = CallOutcome.UNAVAILABLE if isinstance(error, Unavailable) else CallOutcome.REFUSED
             return failure(self._words(error)), outcome
-        known = self.arguments.model_fields.keys() | self.arguments.needless
+        unknown = sorted(given.keys() - self.arguments.model_fields.keys() - self.arguments.needless)
         answer = replace(answer, note=compact.sentences(answer.note, slip))
-        return answer.result(form, sorted(given.keys() - known)), CallOutcome.OK
+        result = answer.result(form, unknown)
+        self._count(services, caller, answer, result, _project(named, identity.offer.project))
+        return result, CallOutcome.OK
+
+    def _count(
+        self, services: Services, caller: Caller, answer: Answer, result: CallToolResult, namespace: str
+    ) -> None:
+        """Counts the call, its results and tokens."""
+        given = "\n".join(one.text for one in result.content if isinstance(one, TextContent))
+        used = tokens.count(given)
+        longer = 0 if result.structured_content else len(_dumped(answer.data)) - len(given)
+        saved = used * max(longer, 0) // max(len(given), 1)
+        services.reads.count_call(caller, self.name, namespace, items=answer.items, used=used, saved=saved)
 
     async def _refused(self, mode: str, ask: AskUser | None, *, confirmed: bool) -> str | None:
         """Returns why the tool may not write under this `mcp.write_mode`; None if it may, or does not write."""
@@ -285,6 +303,12 @@ async def _near_miss(services: Services, caller: Caller, named: Mapping[str, str
             known = one_word(meant, "another project")
             return f"Nothing was known of the project {one_word(name, 'of this name')}. Did you mean {known}?"
     return None
+
+
+def _project(named: Mapping[str, str], client: ClientProject) -> str:
+    """The project that a call is about: the one that it names, or that of the client."""
+    meant = next((name for name in named.values() if name not in (ALL, PERSON)), client.name)
+    return meant or "default"
 
 
 def failure(text: str) -> CallToolResult:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from openmemory.operations.description import Speaker, operation
 from openmemory.operations.parameters import PageSize
+from openmemory.projects.schemas import ToolReport
 from openmemory.stats.schemas import MAX_DAYS, DailyStats, FeedPage
 
 if TYPE_CHECKING:
@@ -41,3 +42,21 @@ async def show_feed(
 ) -> FeedPage:
     """Show what came into the memory or was read from it, the newest first."""
     return await services.feed.page(caller, services.feed.events(what), before=before, limit=size)
+
+
+@operation(
+    "GET", "/api/v1/stats/tools", command="activity tools", tool="tool_usage", tag=TAG, speaker=Speaker.READER,
+    errors=(403, 404),
+)  # fmt: skip
+async def tool_usage(
+    services: Services,
+    caller: Caller,
+    *,
+    namespace: Annotated[str | None, Field(description="Only this project.")] = None,
+    days: Annotated[int, Field(ge=1, le=MAX_DAYS, description="The last days, today included.")] = 30,
+) -> ToolReport:
+    """Count the calls of MCP tools, their results and tokens, by day and app. No question is kept.
+
+    Calls that failed are not counted, nor those of an app that has never written anything.
+    """
+    return await services.reads.tools(caller, namespace=namespace, days=days)

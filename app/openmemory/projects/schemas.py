@@ -263,6 +263,44 @@ class ReadReport:
 
 
 @dataclass(slots=True)
+class ToolCalls:
+    """Calls of MCP tools that were answered, counted."""
+
+    calls: int
+    items: Annotated[int, Field(description="The entries of the lists in the answers, such as results.")]
+    used: Annotated[int, Field(description="The tokens of the answers.")]
+    saved: Annotated[
+        int,
+        Field(description="The tokens by which the answers are shorter than as JSON, estimated by their lengths."),
+    ]
+
+
+@dataclass(slots=True)
+class AppToolCalls(ToolCalls):
+    """The calls of a tool by an app."""
+
+    app_name: str
+    tool: str
+
+
+@dataclass(slots=True)
+class DayOfTools(AppToolCalls):
+    """The calls of a tool by an app in a project on a day."""
+
+    day: date
+    namespace: Annotated[str, Field(description="The project that the call named, or that of the client.")]
+
+
+@dataclass(slots=True)
+class ToolReport:
+    """The calls of MCP tools: in all, by app and tool, and by day, the last day first."""
+
+    total: ToolCalls
+    tools: list[AppToolCalls]
+    days: list[DayOfTools]
+
+
+@dataclass(slots=True)
 class ProjectMoved:
     """A project under its new name."""
 

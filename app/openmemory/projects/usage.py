@@ -1,16 +1,16 @@
-"""Counts the tokens that context packs give, measured on their texts. No query is kept."""
+"""Counts the tokens that context packs and MCP tools give, measured on their texts. No query is kept."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import exc, func, select
+from sqlalchemy import ColumnElement, exc, select
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from openmemory.access.models import App
@@ -25,10 +25,20 @@ from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.projects.models import ReadUsage
 from openmemory.projects.pack_schemas import ContextPack
-from openmemory.projects.schemas import DayOfReads, ReadReport, TokensGiven
+from openmemory.projects.schemas import (
+    AppToolCalls,
+    DayOfReads,
+    DayOfTools,
+    ReadReport,
+    TokensGiven,
+    ToolCalls,
+    ToolReport,
+)
 
 _COUNTS = ("calls", "items", "candidates", "used", "saved", "truncated", "dropped")
-_TOOL = "context"
+_OF_TOOLS = ("calls", "items", "used", "saved")
+_PACKS = "context"
+"""The place of packs among the names of tools."""
 _PAUSE = 1.0
 """The seconds after which counts are written."""
 
@@ -36,29 +46,51 @@ log = logging.getLogger(__name__)
 MAX_DAYS = 366
 
 
+class _Place(NamedTuple):
+    """A row of the table: everything of it is counted together."""
+
+    app_id: UUID
+    user_id: UUID
+    day: date
+    namespace: str
+    tool: str
+
+
 class ReadCounts:
-    """Counts packs, and reports the counts."""
+    """Counts packs and the calls of tools, and reports the counts.
+
+    counts.count_call(caller, "search_memory", "acme/shop", items=3, used=120, saved=310)
+    report = await counts.tools(owner, days=30)
+    """
 
     def __init__(self, database: Database, *, limits: LimitSettings, rates: RateLimiter) -> None:
         self._database = database
         self._limits = limits
         self._rates = rates
-        self._waiting = dict[tuple[UUID, UUID, date, str], Counter[str]]()
+        self._waiting = dict[_Place, Counter[str]]()
         self._flushing: asyncio.Task[None] | None = None
 
     def count(self, caller: Caller, pack: ContextPack) -> None:
-        """Add a pack to the counts of its app and day. One for an app that has no row yet is not counted.
-
-        The counts are written a moment later, so that no pack waits for them.
-        """
-        if caller.known_app is None:
-            return
-        place = caller.app_id, caller.user_id, datetime.now(UTC).date(), pack.namespace
-        self._waiting.setdefault(place, Counter()).update({
+        """Add a pack to the counts of its app and day."""
+        self._add(caller, _PACKS, pack.namespace, {
             "calls": 1, "items": len(pack.memories) + len(pack.passages), "candidates": pack.budget.candidates,
             "used": pack.budget.used, "saved": pack.budget.saved, "truncated": pack.budget.truncated,
             "dropped": pack.budget.dropped,
         })  # fmt: skip
+
+    def count_call(self, caller: Caller, tool: str, namespace: str, *, items: int, used: int, saved: int) -> None:
+        """Add a call of a tool to the counts of its app and day. `used`, `saved`: tokens."""
+        self._add(caller, tool, namespace, {"calls": 1, "items": items, "used": used, "saved": saved})
+
+    def _add(self, caller: Caller, tool: str, namespace: str, counts: dict[str, int]) -> None:
+        """Add to the counts, which are written a moment later, so that no answer waits for them.
+
+        An app that has no row yet is not counted.
+        """
+        if caller.known_app is None:
+            return
+        place = _Place(caller.app_id, caller.user_id, datetime.now(UTC).date(), namespace, tool)
+        self._waiting.setdefault(place, Counter()).update(counts)
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush_later())
 
@@ -68,7 +100,7 @@ class ReadCounts:
             try:
                 await self.flush()
             except Unavailable as error:
-                log.warning("The counts of packs could not be written yet: %s", error)
+                log.warning("The counts of packs and tools could not be written yet: %s", error)
 
     async def flush(self) -> None:
         """Write the counts that wait.
@@ -79,15 +111,14 @@ class ReadCounts:
         while self._waiting:
             place, counts = self._waiting.popitem()
             try:
-                await self._add(place, counts)
+                await self._write(place, counts)
             except Unavailable:
                 self._waiting.setdefault(place, Counter()).update(counts)
                 raise
 
     @retry_on_conflict
-    async def _add(self, place: tuple[UUID, UUID, date, str], counts: Counter[str]) -> None:
-        app_id, user_id, day, namespace = place
-        row = {"app_id": app_id, "user_id": user_id, "day": day, "namespace": namespace, "tool": _TOOL}
+    async def _write(self, place: _Place, counts: Counter[str]) -> None:
+        row = place._asdict()
         added = pg_insert(ReadUsage).values(row | {name: counts[name] for name in _COUNTS})
         sums: dict[str, Any] = {name: getattr(ReadUsage, name) + added.excluded[name] for name in _COUNTS}
         added = added.on_conflict_do_update(constraint="pk_read_usage", set_=sums)
@@ -103,33 +134,60 @@ class ReadCounts:
         Raises:
             Invalid: the namespace or the number of days is invalid.
         """
+        rows = await self._rows(caller, ReadUsage.tool == _PACKS, namespace, days)
+        listed = [DayOfReads(**_sums([row]), day=row.day, app_name=row.name, namespace=row.namespace) for row in rows]
+        return ReadReport(TokensGiven(**_sums(rows)), listed if caller.owner else [])
+
+    async def tools(self, caller: Caller, *, namespace: str | None = None, days: int = 30) -> ToolReport:
+        """The calls of MCP tools by the user's apps in the last days. An app is told its own.
+
+        Raises:
+            Invalid: the namespace or the number of days is invalid.
+        """
+        rows = await self._rows(caller, ReadUsage.tool != _PACKS, namespace, days)
+        by_tool = dict[tuple[str, str], list[Any]]()
+        for row in rows:
+            by_tool.setdefault((row.name, row.tool), []).append(row)
+        tools = [AppToolCalls(**_of_tools(some), app_name=app, tool=tool) for (app, tool), some in by_tool.items()]
+        listed = [
+            DayOfTools(**_of_tools([row]), day=row.day, app_name=row.name, tool=row.tool, namespace=row.namespace)
+            for row in rows
+        ]
+        return ToolReport(ToolCalls(**_of_tools(rows)), sorted(tools, key=lambda one: (one.app_name, one.tool)), listed)
+
+    async def _rows(
+        self, caller: Caller, which_tools: ColumnElement[bool], namespace: str | None, days: int
+    ) -> list[Any]:
+        """The rows that the caller may see, with the names of the apps, the last day first."""
         caller.may_read()
         validation.between(days, "days", 1, MAX_DAYS)
         since = datetime.now(UTC).date() - timedelta(days=days - 1)
-        which = [ReadUsage.user_id == caller.user_id, ReadUsage.day >= since]
+        which = [ReadUsage.user_id == caller.user_id, ReadUsage.day >= since, which_tools]
         if not caller.owner:
             which.append(ReadUsage.app_id == caller.app_id)
         asked = () if namespace is None else (validation.name(namespace, "namespace", self._limits),)
         reached = caller.reached(asked)
         if reached is None:
-            return ReadReport(TokensGiven(**dict.fromkeys(_COUNTS, 0)), [])
+            return []
         if reached:
             which.append(ReadUsage.namespace.in_(reached))
         await self._rates.search(caller)
         await self.flush()
-        sums = [func.sum(getattr(ReadUsage, name)) for name in _COUNTS]
-        columns = ReadUsage.day, App.name, ReadUsage.namespace
-        rows = select(*sums, *columns).join(App, App.id == ReadUsage.app_id).where(*which).group_by(*columns)
+        counts = [getattr(ReadUsage, name) for name in _COUNTS]
+        places = ReadUsage.day, App.name, ReadUsage.namespace, ReadUsage.tool
+        rows = select(*counts, *places).join(App, App.id == ReadUsage.app_id).where(*which)
         async with self._database.transaction() as tx:
-            found = (await tx.execute(rows.order_by(ReadUsage.day.desc(), App.name, ReadUsage.namespace))).all()
+            found = (
+                await tx.execute(rows.order_by(ReadUsage.day.desc(), App.name, ReadUsage.namespace, ReadUsage.tool))
+            ).all()
             await audit_log.record(tx, caller, AuditAction.PROJECT_USAGE, detail={"days": days})
-        listed = [
-            DayOfReads(**_counted(row[: len(_COUNTS)]), day=row.day, app_name=row.name, namespace=row.namespace)
-            for row in found
-        ]
-        total = _counted([sum(getattr(one, name) for one in listed) for name in _COUNTS])
-        return ReadReport(TokensGiven(**total), listed if caller.owner else [])
+        return [*found]
 
 
-def _counted(values: Sequence[Any]) -> dict[str, int]:
-    return {name: int(value) for name, value in zip(_COUNTS, values, strict=True)}
+def _sums(rows: Iterable[Any], names: Sequence[str] = _COUNTS) -> dict[str, int]:
+    counted = [row._mapping for row in rows]
+    return {name: sum(row[name] for row in counted) for name in names}
+
+
+def _of_tools(rows: Iterable[Any]) -> dict[str, int]:
+    return _sums(rows, _OF_TOOLS)

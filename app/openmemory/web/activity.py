@@ -73,6 +73,7 @@ async def show_activity(
         newest=found.entries[0].id if found.entries else 0,
         words=WORDS,
         year=calendar(written, accessed, page.today),
+        tools=await page.services.reads.tools(page.caller),
     )
 
 
