@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
-from mcp import Client
 
 from openmemory.projects import tokens
 

@@ -93,6 +93,17 @@ async def test_what_waits_for_the_index_is_counted(services: Services, owner: Ca
     assert "6 of them wait for the vector index" in note
 
 
+async def test_a_note_counts_no_further_than_a_thousand(services: Services, owner: Caller, in_bulk: None):
+    for start in (0, 600):
+        new = [MemoryCreate(f"Entry {number} of the list") for number in range(start, start + 600)]
+        await services.memories.add_many(owner, new)
+    _, note = await found(services, owner, "quasar redshift")
+    assert note is not None
+    assert "in more than 1,000 memories that you may read" in note
+    _, note = await found(services, owner, "quasar redshift", namespaces=("elsewhere",))
+    assert note == "No memory matches the filters of the query; without them, there are more than 1,000 memories"
+
+
 async def test_hits_below_the_bound_are_not_shown_unless_everything_is_asked_for(
     services: Services, app_caller: Caller, owner: Caller, monkeypatch: pytest.MonkeyPatch
 ):

@@ -36,10 +36,14 @@ MAX_TIMES = 2
 """The number of times that a note repeats. "In May" means ten."""
 
 
+MOST_COUNTED = 1_000
+"""The number of memories up to which a note counts them. Counting 100,000 would take longer than the search."""
+
+
 class Tally(NamedTuple):
-    """The memories that match the filters of a query and that the caller may read: their number, the number of those
-    that the index does not contain yet, and when the first and the last of them was written. `paused`: the calling app
-    is paused and reads nothing."""
+    """The memories that match the filters of a query and that the caller may read: their number (one more than
+    `MOST_COUNTED` stands for more), the number of those that the index does not contain yet, and when the first and the
+    last of them was written, if that was asked for. `paused`: the calling app is paused and reads nothing."""
 
     paused: bool
     total: int
@@ -48,10 +52,10 @@ class Tally(NamedTuple):
     last: datetime | None
 
 
-async def tally(context: SearchContext) -> Tally:
-    """Counts the memories that the search could have found."""
+async def tally(context: SearchContext, *, with_times: bool = False) -> Tally:
+    """Counts the memories that the search could have found. `with_times`: says when the first and last were written."""
     caller, as_of = context.caller, context.query.as_of
-    statement = _statement(caller.owner, caller.default, as_of is not None, context.filter.shape)
+    statement = _statement(caller.owner, caller.default, as_of is not None, with_times, context.filter.shape)
     async with context.database.statement() as tx:
         [row] = await statement.rows(tx, {**context.filter.parameters, "as_of": as_of})
     return Tally(*row)
@@ -77,7 +81,7 @@ async def nothing_dated(context: SearchContext) -> SearchAnswer:
     """An answer without results to a question about a time in which no memory was written, and the event of the audit
     log."""
     await log_search(context, Method.TIME)
-    counted = await tally(context)
+    counted = await tally(context, with_times=True)
     why = dated(context, counted) if counted.total else await _no_memory(context, counted)
     return _without_results(context, Method.TIME, noted(why))
 
@@ -107,7 +111,7 @@ async def _no_memory(context: SearchContext, counted: Tally) -> str:
     if counted.paused:
         return paused_message(context.caller.app, "read memories")
     if counted.total:
-        return f"no memory matches the filters of the query; without them, there {are(counted.total)}"
+        return f"no memory matches the filters of the query; without them, there {_at_least(counted.total)}"
     return "there is no memory that you may read"
 
 
@@ -166,9 +170,15 @@ def are(count: int) -> str:
     return "is 1 memory" if count == 1 else f"are {count:,} memories"
 
 
+def _at_least(count: int) -> str:
+    return are(count) if count <= MOST_COUNTED else f"are more than {MOST_COUNTED:,} memories"
+
+
 def _among(context: SearchContext, total: int) -> str:
     filtered = context.filter.shape != _unfiltered(context).filter.shape
     which = "that match the filters and that you may read" if filtered else "that you may read"
+    if total > MOST_COUNTED:
+        return f"in more than {MOST_COUNTED:,} memories {which}"
     return f"in the only memory {which}" if total == 1 else f"in the {total:,} memories {which}"
 
 
@@ -180,14 +190,16 @@ def _waits(counted: Tally) -> str:
 
 
 @by_shape
-def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> CompiledStatement:
+def _statement(owner: bool, default: Default, as_then: bool, with_times: bool, shape: Shape) -> CompiledStatement:
     """One row, a `Tally`."""
     caller = Caller.anyone(owner=owner, default=default)
     source, may_find = findable(caller, as_of_state(caller) if as_then else None)
     mine = Memory.user_id == bindparam("caller_user_id", type_=Uuid()), may_find, predicate(shape)
     count: Any = literal_column("count(*)")
-    times = func.min(Memory.created_at).label("first"), func.max(Memory.created_at).label("last")
-    total = select(count.label("total"), *times).select_from(source).where(*mine).subquery("counted")
+    which = select(Memory.created_at).select_from(source).where(*mine)
+    some = (which if with_times else which.limit(literal_column(f"{MOST_COUNTED + 1}"))).subquery("some")
+    times = func.min(some.c.created_at).label("first"), func.max(some.c.created_at).label("last")
+    total = select(func.least(count, literal_column(f"{MOST_COUNTED + 1}")).label("total"), *times).subquery("counted")
     kind: Any = literal_column(f"'{ItemKind.MEMORY.value}'")
     entry = OutboxEntry.__table__
     waits = (entry.c.user_id == bindparam("caller_user_id", type_=Uuid()), entry.c.kind == kind)

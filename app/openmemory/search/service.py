@@ -328,7 +328,7 @@ class Search:
             return None
         if await memories_written_at(replace(context, limit=1)):
             return None
-        return noted(dated(context, await tally(context)))
+        return noted(dated(context, await tally(context, with_times=True)))
 
     async def _found(self, context: SearchContext, pace: Awaitable[None]) -> FoundRows:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
