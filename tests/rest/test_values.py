@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -16,7 +17,9 @@ def call(client: httpx.AsyncClient, new_user: str) -> Any:
     async def send(method: str, path: str = "", *, status: int = 200, **fields: Any) -> Any:
         place = {"user_id": new_user, "namespace": "shop"} | fields
         if path == "/value":
-            path = f"/{place.pop('topic')}/{place.pop('key')}"
+            path = "/" + "/".join(
+                quote(place.pop(name), safe="/" if name == "key" else "") for name in ("topic", "key")
+            )
         sent = {"json": place} if method == "PUT" else {"params": place}
         answer = await client.request(method, PATH + path, **sent)
         assert answer.status_code == status, answer.text
@@ -55,6 +58,30 @@ async def test_a_value_is_set_read_replaced_listed_found_and_deleted(client, new
     assert gone["id"] == first["id"]
     assert (await call("GET", "/value", **where, status=404))["error"] == "value_not_found"
     assert (await call("DELETE", "/value", **where, status=404))["error"] == "value_not_found"
+
+
+async def test_topics_with_a_slash_stay_apart_from_keys_with_one(call):
+    places = [("stack/db", "port"), ("stack", "db/port"), ("stack%2Fdb", "port"), ("100%", "sure"), ("a/", "/b")]
+    for topic, key in places:
+        done = await call("PUT", topic=topic, key=key, value=f"of {topic} and {key}")
+        assert done["event"] == "ADD"
+    for topic, key in places:
+        found = await call("GET", "/value", topic=topic, key=key)
+        assert (found["topic"], found["key"], found["value"]) == (topic, key, f"of {topic} and {key}")
+        [listed] = (await call("GET", topic=topic))["items"]
+        assert (listed["topic"], listed["key"]) == (topic, key)
+    await call("DELETE", "/value", topic="stack/db", key="port")
+    await call("GET", "/value", topic="stack/db", key="port", status=404)
+    assert (await call("GET", "/value", topic="stack", key="db/port"))["value"] == "of stack and db/port"
+
+
+async def test_a_value_may_be_longer_than_another_memory(call):
+    value = "Long notes. " * 5_333
+    assert 63_990 < len(value) < 64_000
+    await call("PUT", topic="notes", key="long", value=value.strip())
+    assert (await call("GET", "/value", topic="notes", key="long"))["value"] == value.strip()
+    refused = await call("PUT", topic="notes", key="long", value="x" * 64_001, status=413)
+    assert "limits.value" in str(refused)
 
 
 async def test_many_sets_of_a_key_at_once_leave_one_row(call):
@@ -100,7 +127,7 @@ async def test_an_app_sets_no_value_that_it_could_not_read(client, new_user, cal
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"topic": "a/b"}, "topic"), ({"topic": ""}, "topic"), ({"key": ""}, "key"), ({"key": "a\x00b"}, "key"),
+        ({"topic": ""}, "topic"), ({"key": ""}, "key"), ({"key": "a\x00b"}, "key"),
         ({"value": ""}, "value"), ({"value": "ghp_" + "a1B2c3D4e5F6" * 3}, "value"), ({"namespace": ""}, "namespace"),
     ],
 )  # fmt: skip

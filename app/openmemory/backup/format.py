@@ -63,7 +63,8 @@ def most_of(limits: LimitSettings) -> StreamLimits:
     # A revision holds two texts, a step of a capture three, a conversation four, in UTF-8 as PostgreSQL writes it. A
     # character takes at most twelve bytes, or six in UTF-8; a byte of metadata takes six.
     return StreamLimits(
-        max(MAX_RECORD_BYTES, 2 * 12 * limits.text + 6 * limits.metadata + 1024 * 1024), limits.json_values
+        max(MAX_RECORD_BYTES, 2 * 12 * max(limits.text, limits.value + 1024) + 6 * limits.metadata + 1024 * 1024),
+        limits.json_values,
     )
 
 

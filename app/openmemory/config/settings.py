@@ -144,6 +144,9 @@ class LimitSettings(Section):
     """Limits on the size and number of inputs."""
 
     text: int = Field(16_000, ge=1, le=1_000_000, description="Maximum characters of one memory.")
+    value: int = Field(
+        64_000, ge=1, le=1_000_000, description="Maximum characters of the value under a topic and a key."
+    )
     query: int = Field(4_000, ge=1, le=100_000, description="Maximum characters of one search query.")
     metadata: int = Field(16_384, ge=2, le=1_000_000, description="Maximum bytes of one memory's metadata as JSON.")
     name: int = Field(

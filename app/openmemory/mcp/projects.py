@@ -43,7 +43,7 @@ class StatusArguments(Arguments):
 
 class SetArguments(Arguments):
     project_id: str = Field(description="The project: a namespace.")
-    topic: str = Field(description="Without a slash.")
+    topic: str
     key: str
     value: str
 

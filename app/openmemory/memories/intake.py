@@ -43,7 +43,10 @@ class Intake:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
         """
         limits = self._limits
-        validation.text(new.text, field, limits.text, "limits.text")
+        if own and new.kind == KEYED:  # with its topic and key before it
+            validation.text(new.text, field, limits.value + 2 * limits.name + 3, "limits.value")
+        else:
+            validation.text(new.text, field, limits.text, "limits.text")
         names = validation.names(new, ("namespace", "thread_id", "kind", "key", "app"), limits)
         new = replace(new, categories=validation.categories(new.categories, limits), **names)
         if not own and new.kind in _OWN:

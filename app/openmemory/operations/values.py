@@ -18,7 +18,7 @@ TAG = "projects"
 PATH = "/api/v1/values"
 ONE = f"{PATH}/{{topic}}/{{key:path}}"
 
-Topic = Annotated[str, Field(description="Without a slash.", examples=["stack"])]
+Topic = Annotated[str, Field(description="A group of keys.", examples=["stack"])]
 Key = Annotated[str, Field(description="It may contain slashes.", examples=["database"])]
 Value = Annotated[str, Field(description="The text.", examples=["PostgreSQL 17, because of its row locks."])]
 OnlyTopic = Annotated[str | None, Field(description="Only this topic.")]
@@ -36,7 +36,8 @@ async def set_value(
 ) -> ValueSet:
     """Remember a value. It replaces the one under this topic and key, if there is one.
 
-    A value is a memory of the kind `keyed` with the text `topic/key: value`, so that every search finds it.
+    A value is a memory of the kind `keyed` with the text `topic/key: value`, so that every search finds it. A slash in
+    the topic is `%2F` there, and in the path of a request.
     """
     return await services.values.set(caller, NewValue(topic, key, value, namespace))
 

@@ -6,6 +6,7 @@ way, because a refusal would tell the app that there is something. Who may read 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -50,6 +51,12 @@ _ORDER = _first_written(), Memory.updated_at.desc(), Memory.id
 """Of several memories of one key, the first counts: of the app that was first, the one that changed last."""
 
 
+_ESCAPED = re.compile("%(25|2F)")
+"""A part of a topic that looks like an escape."""
+_MEANT = {"%25": "%", "%2F": "/"}
+_ESCAPE = re.compile("|".join(_MEANT))
+
+
 class Kept(NamedTuple):
     """The memory that is kept, and what became of it."""
 
@@ -65,10 +72,15 @@ class Present(NamedTuple):
     revision: int
 
 
+def value_topic(topic: str) -> str:
+    """A topic as the keys of memories begin with it. A slash in it becomes `%2F`, because the first slash ends it."""
+    return _ESCAPED.sub(r"%25\1", topic).replace("/", "%2F")
+
+
 def value_parts(key: str | None, content: str) -> tuple[str, str, str]:
     """The topic, the key and the value of a memory of the kind `keyed`."""
     topic, _, name = (key or "").partition("/")
-    return topic, name, content.removeprefix(f"{key}: ")
+    return _ESCAPE.sub(lambda found: _MEANT[found[0]], topic), name, content.removeprefix(f"{key}: ")
 
 
 def of_kind(kind: str) -> ColumnElement[bool]:

@@ -20,7 +20,7 @@ from openmemory.audit.access_log import AccessType
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
-from openmemory.errors import Invalid, NotFound
+from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, repository, validation
@@ -54,7 +54,7 @@ class Values:
             Invalid: a field cannot be stored.
         """
         name = self._name(new.topic, new.key)
-        validation.text(new.value, "value", self._limits.text, "limits.text")
+        validation.text(new.value, "value", self._limits.value, "limits.value")
         memory = MemoryCreate(f"{name}: {new.value}", namespace=new.namespace, kind=KEYED, key=name)
         checked = self._intake.created(memory, field="value", own=True)
         caller.may_write(checked.namespace)
@@ -64,10 +64,11 @@ class Values:
         return done
 
     def _name(self, topic: str, key: str) -> str:
-        topic, key = validation.name(topic, "topic", self._limits), validation.name(key, "key", self._limits)
-        if "/" in topic:
-            raise Invalid("topic", "must not contain a slash; a key may")
+        topic, key = self._topic(topic), validation.name(key, "key", self._limits)
         return validation.name(f"{topic}/{key}", "key", self._limits)
+
+    def _topic(self, topic: str) -> str:
+        return kept.value_topic(validation.name(topic, "topic", self._limits))
 
     @retry_on_conflict
     async def _set(self, caller: Caller, new: CheckedMemory) -> ValueSet:
@@ -122,7 +123,7 @@ class Values:
         place = Memory.namespace.in_(self._places(namespaces))
         which = place & kept.of_kind(KEYED) & readable_by(caller, Memory)
         if topic is not None:
-            which &= func.starts_with(Memory.key, validation.name(topic, "topic", self._limits) + "/")
+            which &= func.starts_with(Memory.key, self._topic(topic) + "/")
         await self._rates.search(caller)
         some = repository.whole().where(which).order_by(Memory.key, Memory.updated_at.desc(), Memory.id)
         some = some.offset((page - 1) * size).limit(size)

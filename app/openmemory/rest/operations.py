@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
+from urllib.parse import quote, unquote
 
 from fastapi import Body, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -63,8 +64,7 @@ def _endpoint(operation: Operation[Any, Any, Any]) -> Callable[..., Awaitable[An
         if (body := given.pop("body", None)) is not None:
             given |= {one.name: getattr(body, one.name) for one in fields}
         if operation.path.endswith(":path}"):
-            last = operation.in_path[-1]
-            given[last] = _without_slash(request, given[last])
+            given |= _in_path(request, operation, given)
         caller = await _caller(operation, asking, {one.name: given.pop(one.name) for one in names}, given)
         if isinstance(caller, Caller):
             given |= await _memories(operation, services, caller, given)
@@ -89,10 +89,18 @@ async def _memories(
     return found
 
 
-def _without_slash(request: Request, whole: str) -> str:
-    """Returns the rest of a path without its trailing slash, which belongs to the path unless it is percent-encoded."""
-    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    return whole.removesuffix("/") if raw.endswith(b"/") else whole
+def _in_path(request: Request, operation: Operation[Any, Any, Any], given: Mapping[str, str]) -> dict[str, str]:
+    """Returns the parameters in the path, the last of which takes the rest of it without a trailing slash.
+
+    A percent-encoded slash belongs to the name that contains it. `given`: they as the router read them.
+    """
+    raw: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
+    _, prefix, rest = raw.decode("utf-8", "replace").partition(operation.path.partition("{")[0])
+    names = operation.in_path
+    parts = rest.removesuffix("/").split("/", len(names) - 1)
+    if not prefix or len(parts) < len(names):
+        return {name: given[name] for name in names}
+    return dict(zip(names, map(unquote, parts), strict=True))
 
 
 async def _caller(
