@@ -12,6 +12,7 @@ from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
+Lines = Callable[..., Awaitable[list[str]]]
 Failure = Callable[..., Awaitable[str]]
 Remember = Callable[..., Awaitable[str]]
 
@@ -131,3 +132,31 @@ async def test_an_empty_answer_is_one_line_and_an_overview_has_no_scores(call: C
     overview = (await call("search_memory", query="what do you know about me?", explain=True))["structuredContent"]
     [only] = overview["results"]
     assert (overview["search_method"], only["memory"], only["score"]) == ("overview", "My name is Ada", None)
+
+
+async def test_what_was_said_comes_below_the_memories_and_within_the_limit(call: Call, lines: Lines) -> None:
+    await call("add_memories", text="The bakery opens at six.")
+    said = [
+        "The bakery opens at six.",
+        "The bakery at the harbour bakes rye bread on Fridays.",
+        "x" * 900 + " rye bread",
+    ]
+    messages = [{"role": "user", "content": text} for text in said]
+    await call("log_messages", thread_id="breakfast", messages=messages)
+    found = await lines("search_memory", query="which bread does the bakery bake?")
+    assert "The bakery opens at six." in found[0]
+    assert not found[0].startswith("passage")
+    assert found[1].startswith("passage breakfast#2 ")
+    assert found[1].endswith("user: The bakery at the harbour bakes rye bread on Fridays.")
+    assert sum("opens at six" in line for line in found) == 1  # said once, not twice
+    assert all(len(line) < 700 for line in found)
+    assert len(await lines("search_memory", query="which bread does the bakery bake?", limit=1)) == 1
+
+    data = (await call("search_memory", query="which bread does the bakery bake?", format="json"))["structuredContent"]
+    assert [one["source"] for one in data["passages"]][0] == "breakfast#2"
+    only = await lines("search_memory", query="which bread does the bakery bake?", corpus="memories")
+    assert len(only) == 1
+    [first, *_] = await lines("search_memory", query="which bread does the bakery bake?", corpus="passages")
+    assert first.startswith("passage breakfast#2 ")
+    filtered = await lines("search_memory", query="bread in the bakery", filter={"app": "claude"})
+    assert not any(line.startswith("passage") for line in filtered)

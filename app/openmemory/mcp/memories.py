@@ -27,7 +27,7 @@ MAX_LISTED = 1_000
 
 class ListArguments(Arguments):
     limit: int = Field(LISTED, description=f"1 to {MAX_LISTED}.")
-    offset: int = Field(0, description="How many to skip.")
+    offset: int = 0
     namespace: str | None = None
 
 
@@ -46,7 +46,7 @@ class ListedMemory(BaseModel):
 
 
 class IdsArguments(Arguments):
-    memory_ids: Strings = Field(description="As search_memory shows them.")
+    memory_ids: Strings
 
 
 class RestoreArguments(Arguments):

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from sqlalchemy import Uuid, bindparam, exists, select
+
+from openmemory.database.compiled import CompiledStatement
+from openmemory.database.engine import Database
+from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.memories.models import Memory
 from openmemory.sources.models import Passage
@@ -19,3 +24,12 @@ class Corpus(NamedTuple):
 
 MEMORIES = Corpus(ItemKind.MEMORY, Memory)
 PASSAGES = Corpus(ItemKind.PASSAGE, Passage)
+
+_HAS_PASSAGES = CompiledStatement(select(exists().where(Passage.user_id == bindparam("user", type_=Uuid))), plain=True)
+
+
+async def has_passages(database: Database, caller: Caller) -> bool:
+    """Returns True if the user has passages at all, in any state. Most users have none, and need no search of them."""
+    async with database.statement() as tx:
+        [(found,)] = await _HAS_PASSAGES.rows(tx, {"user": caller.user_id})
+    return bool(found)

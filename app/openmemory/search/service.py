@@ -36,7 +36,7 @@ from openmemory.search.candidates import (
     listed,
 )
 from openmemory.search.context import SearchContext, SearchResources, search_context
-from openmemory.search.corpus import PASSAGES
+from openmemory.search.corpus import PASSAGES, has_passages
 from openmemory.search.empty import (
     dated,
     joined,
@@ -283,6 +283,7 @@ class Search:
         symbol = normal(validation.name(query.symbol, "symbol", self._settings.limits)) if query.symbol else ""
         query = replace(query, languages=languages, symbol=symbol)
         query, within_reach = self._checked(caller, query)
+        within_reach = within_reach and await has_passages(self._resources.database, caller)
         pace = asyncio.ensure_future(count())
         if not within_reach:
             await pace
