@@ -153,7 +153,7 @@ async def test_what_was_said_comes_below_the_memories_and_within_the_limit(call:
     assert len(await lines("search_memory", query="which bread does the bakery bake?", limit=1)) == 1
 
     data = (await call("search_memory", query="which bread does the bakery bake?", format="json"))["structuredContent"]
-    assert [one["source"] for one in data["passages"]][0] == "breakfast#2"
+    assert data["passages"][0]["source"] == "breakfast#2"
     only = await lines("search_memory", query="which bread does the bakery bake?", corpus="memories")
     assert len(only) == 1
     [first, *_] = await lines("search_memory", query="which bread does the bakery bake?", corpus="passages")
