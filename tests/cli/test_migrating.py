@@ -24,7 +24,7 @@ from openmemory.cli.migration_report import answer
 from openmemory.errors import Invalid, SetupError, Unavailable
 from openmemory.importers import sqlite_file
 from openmemory.importers.archive import UserArchive
-from openmemory.importers.staging import TABLES, Staging
+from openmemory.importers.staging import OLD_TABLES, Staging
 from tests.cli.installation import Installation, household
 
 
@@ -294,7 +294,7 @@ async def test_of_one_user_only_their_own_losses_are_told(tmp_path: Path) -> Non
     bobs, all_of_them = (await dry(old.path, user="bob")).report, (await dry(old.path)).report
     assert not bobs.whole
     assert bobs.left_out == all_of_them.left_out, "nobody else lost anything"
-    assert {kind for kind, _ in bobs.left_out.counts} == set(TABLES) - {"users"}
+    assert {kind for kind, _ in bobs.left_out.counts} == set(OLD_TABLES) - {"users"}
     assert bobs.left_out.nobodys == 0
     assert bobs.notes == ["1 memories whose app is missing are imported under the app openmemory."]
     broken_of(old, "carol")

@@ -17,15 +17,13 @@ if TYPE_CHECKING:
     from openmemory.cli.migrating import ImportRequest, Report
     from openmemory.config.settings import Settings
 
-_OLD = ("openmemory", "mem0")
-
 
 def import_(
     file: Annotated[
-        str, typer.Argument(metavar="FILE|-|openmemory|mem0", help="JSON Lines, or the program that SOURCE is from.")
+        str, typer.Argument(metavar="FILE|-|PROGRAM", help="JSON Lines, or the program that SOURCE is from.")
     ],
     source: Annotated[
-        str | None, typer.Argument(metavar="SOURCE", help="A file or URL of an old installation.")
+        str | None, typer.Argument(metavar="SOURCE", help="A file, folder, URL or database of PROGRAM.")
     ] = None,
     *,
     user: Annotated[
@@ -63,21 +61,31 @@ def import_(
     openmemory import mem0 http://localhost:6333/COLLECTION | memories.json
 
     Imports mem0 without OpenMemory: its collection in Qdrant, or its memories as JSON.
+
+    openmemory import pimemento ~/.pimemento | mempack ~/.local/share/mempack
+
+    Imports what these programs keep in a folder. Projects, threads, states, links and files come along.
+
+    openmemory import PROGRAM postgresql://USER@HOST:PORT/DATABASE
+
+    Imports the database of openmemory, pimemento, devmemory or neuromem, which is only read. Its password may come from
+    PGPASSWORD. Every import reports what it left out and why, and can be repeated: nothing is imported twice.
     """
     import asyncio
 
     if source is None:
         if into is not None or mode is not None or dry_run:
-            raise Invalid("--into, --mode and --dry-run", f"need a SOURCE: `openmemory import {'|'.join(_OLD)} SOURCE`")
+            raise Invalid("--into, --mode and --dry-run", "need a SOURCE: `openmemory import PROGRAM SOURCE`")
         asyncio.run(_lines(where_to(config, data_dir, url), url, file, user=user, app=app, json=json))
         return
-    from openmemory.cli.migrating import ImportRequest
+    from openmemory.cli.migrating import KINDS, ImportRequest
 
-    if file not in _OLD:
-        raise Invalid("import", f"the first argument before a SOURCE must be {' or '.join(_OLD)}, not {file!r}")
+    if file not in KINDS:
+        raise Invalid("import", f"the first argument before a SOURCE must be one of {', '.join(KINDS)}, not {file!r}")
     if app is not None:
         raise Invalid("--app", "is for JSON Lines; memories of an old installation keep their apps")
-    wanted = ImportRequest("mem0" if file == "mem0" else "openmemory", source, user, into, mode or "skip", dry_run)
+    kind = next(one for one in KINDS if one == file)
+    wanted = ImportRequest(kind, source, user, into, mode or "skip", dry_run)
     asyncio.run(_old(where_to(config, data_dir, url), url, wanted, json=json))
 
 

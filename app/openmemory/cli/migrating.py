@@ -8,22 +8,43 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from openmemory.backup.format import TABLES
 from openmemory.cli.client import Client
 from openmemory.cli.output import progress
+from openmemory.cli.project import namespace, without_credentials
 from openmemory.cli.sending import send
 from openmemory.errors import Invalid, OpenMemoryError, SetupError, Unavailable
-from openmemory.importers import exported, mem0, old_server, qdrant, sqlite_file
+from openmemory.importers import (
+    devmemory,
+    exported,
+    installation,
+    mem0,
+    mempack,
+    neuromem,
+    old_server,
+    pimemento,
+    postgres,
+    qdrant,
+    sqlite_file,
+)
 from openmemory.importers.archive import ArchiveCounts, UserArchive
+from openmemory.importers.databases import Show
+from openmemory.importers.filling import Filling
 from openmemory.importers.foreign import foreign_json, foreign_text, foreign_zip
 from openmemory.importers.left_out import SkippedRows
 from openmemory.importers.source import BadSource, is_sqlite, is_zip, refuse_foreign
 from openmemory.importers.staging import Staging
 
-Kind = Literal["openmemory", "mem0"]
+Kind = Literal["openmemory", "mem0", "mempack", "pimemento", "devmemory", "neuromem"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""The programs whose data is imported."""
+
+_DATABASES = {"devmemory": devmemory.stage, "neuromem": neuromem.stage, "pimemento": pimemento.stage}
+"""The readers of the databases in PostgreSQL, by program."""
+_ONLY_DATABASES = ("devmemory", "neuromem")
 
 _MAX_EXPORT_BYTES = 16 * 1024 * 1024 * 1024
 """Maximum size in bytes of an export fetched from an old server."""
@@ -31,7 +52,8 @@ _MAX_EXPORT_BYTES = 16 * 1024 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """The requested import. `user`: import only this user of the source; `into`: import under another user name."""
+    """The requested import. `user`: import only this user of the source; `into`: import under another user name, which
+    is also that of what names no user."""
 
     kind: Kind
     source: str
@@ -84,7 +106,9 @@ class Migration:
         self._wanted = wanted
         self._default = default_user
         self._client = client
-        self.report = Report(wanted.source, wanted.dry_run)
+        is_database = postgres.is_database(wanted.source)
+        shown = postgres.shown_address if is_database else without_credentials
+        self.report = Report(shown(wanted.source), wanted.dry_run)
 
     async def run(self) -> None:
         """Imports everything.
@@ -96,8 +120,12 @@ class Migration:
             Unavailable: a server does not answer. Users sent before stay imported; the same command continues.
         """
         with _temporary() as folder:
-            if self._wanted.kind == "mem0":
+            if postgres.is_database(self._wanted.source):
+                await self._postgres(folder)
+            elif self._wanted.kind == "mem0":
                 await self._mem0(folder)
+            elif self._wanted.kind != "openmemory":
+                await self._stores(folder)
             elif _is_address(self._wanted.source):
                 await self._old_server(folder)
             else:
@@ -158,6 +186,30 @@ class Migration:
                         await asyncio.to_thread(_refuse_foreign, path)
                         await asyncio.to_thread(mem0.stage_json, file, took)
 
+    async def _postgres(self, folder: Path) -> None:
+        kind, source = self._wanted.kind, self._wanted.source
+        if kind not in ("openmemory", *_DATABASES):
+            raise Invalid("source", f"must not be a database in PostgreSQL; {kind} has none that is read")
+        async with self._staged(folder) as staging:
+            with progress("rows read") as show, _named(self.report.source):
+                await asyncio.to_thread(_stage_database, kind, source, staging, self._filling(staging), show)
+
+    async def _stores(self, folder: Path) -> None:
+        kind = self._wanted.kind
+        if kind in _ONLY_DATABASES:
+            raise Invalid("source", f"must be the database of {kind}: postgresql://USER@HOST:PORT/DATABASE")
+        path = await asyncio.to_thread(_readable, self._wanted.source, folder_too=True)
+        async with self._staged(folder) as staging:
+            filling = self._filling(staging)
+            with progress("read") as show, _named(path):
+                if kind == "mempack":
+                    await asyncio.to_thread(mempack.stage, path, filling, folder, show, _project)
+                else:
+                    await asyncio.to_thread(pimemento.stage_folder, path, filling, show)
+
+    def _filling(self, staging: Staging) -> Filling:
+        return Filling(staging, self._wanted.kind, user=self._wanted.into or self._default)
+
     @asynccontextmanager
     async def _staged(self, folder: Path) -> AsyncIterator[Staging]:
         """A staging to fill while the block runs. Afterwards its contents are sent."""
@@ -209,6 +261,19 @@ class Migration:
                 return
 
 
+def _stage_database(kind: str, source: str, staging: Staging, filling: Filling, show: Show) -> None:
+    with postgres.opened(source) as database:
+        if kind in _DATABASES:
+            _DATABASES[kind](database, filling, show)
+        else:
+            installation.stage(database, staging, show)
+
+
+def _project(root: str) -> str | None:
+    """The namespace of the project in a folder of this machine."""
+    return namespace(root) if root and Path(root).is_dir() else None
+
+
 @contextmanager
 def _temporary() -> Iterator[Path]:
     try:
@@ -257,8 +322,8 @@ def _contents(path: Path) -> tuple[str, ArchiveCounts]:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Puts the name of the file in front of what is wrong with it."""
+def _named(path: Path | str) -> Iterator[None]:
+    """Puts the name of the source in front of what is wrong with it."""
     try:
         yield
     except BadSource as error:

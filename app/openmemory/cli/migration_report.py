@@ -18,6 +18,9 @@ _COUNTED = (
     "rules",
     "policies",
     "captures",
+    "links",
+    "projects",
+    "sources",
     "passages",
     "vectors",
 )
@@ -43,7 +46,7 @@ def answer(report: Report) -> CommandAnswer:
     if left_out.mended:
         where = ", ".join(f"{count:,} of {kind}" for kind, count in left_out.mended.most_common())
         lines.append(f"Numbers in metadata that JSON does not allow, such as NaN, became null: {where}.")
-    return CommandAnswer(report.as_json(), *lines, *report.notes, failed=not report.whole)
+    return CommandAnswer(report.as_json(), *lines, *map(plain, report.notes), failed=not report.whole)
 
 
 def _user(taken: ImportOutcome, *, dry_run: bool) -> str:

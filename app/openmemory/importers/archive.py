@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 import orjson
 
 from openmemory.backup.container import lines_member
-from openmemory.backup.format import ACCESSES, TABLES
+from openmemory.backup.format import ACCESSES, LINKS, PASSAGES, PROJECTS, REVISIONS, SOURCES, TABLES
 from openmemory.importers.staging import Staging
 from openmemory.serialization import exact_json
 from openmemory.uploads.spool import Spool
@@ -57,6 +57,11 @@ class ArchiveCounts:
     access_logs: int = 0
     rules: int = 0
     policies: int = 0
+    revisions: int = 0
+    links: int = 0
+    projects: int = 0
+    sources: int = 0
+    passages: int = 0
 
 
 class UserArchive:
@@ -98,6 +103,7 @@ class UserArchive:
             access_logs=self._count(f"memory_access_logs WHERE memory_id IN {_MINE}"),
             rules=self._count(_RULES),
             policies=self._count(_POLICIES),
+            **{name: self._count(f"{table} WHERE {which}") for name, table, which in _MEMBERS.values()},
         )
 
     def _by_app(self) -> dict[str, int]:
@@ -123,6 +129,11 @@ class UserArchive:
             with lines_member(archive, ACCESSES) as lines:
                 for access in self._accesses():
                     lines.write(exact_json.dumps(access) + b"\n")
+            for member, (_, table, which) in _MEMBERS.items():
+                if self._count(f"{table} WHERE {which}"):
+                    with lines_member(archive, member) as lines:
+                        for record in self._rows(f"SELECT * FROM {table} WHERE {which} ORDER BY rowid"):  # noqa: S608
+                            lines.write(exact_json.dumps(self._record(record)) + b"\n")
 
     def _tables(self) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
         """The lists of `memories.json`, in order."""
@@ -154,10 +165,17 @@ class UserArchive:
         }  # fmt: skip
 
     def _memory(self, row: Row) -> dict[str, Any]:
-        memory = _plain(row) | {"app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"])}
-        thread = memory.pop("thread_id")
+        memory = {name: value for name, value in _plain(row).items() if value is not None or name in _NULLABLE}
         memory["category_ids"] = orjson.loads(memory.pop("filed"))
-        return memory if thread is None else memory | {"thread_id": thread}
+        return memory | {"app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"])}
+
+    def _record(self, row: Row) -> dict[str, Any]:
+        """A row of one of the `_MEMBERS`."""
+        record = {name: value for name, value in _plain(row).items() if value is not None}
+        if "metadata" in record:
+            record["metadata"] = exact_json.loads(record["metadata"])
+        # The other program has read its conversations already.
+        return record | {"infer": bool(record["infer"])} if "infer" in record else record
 
     def _rule(self, row: Row) -> dict[str, Any]:
         about_app = row["object_type"] == "app" and row["object_id"] in self._same
@@ -169,6 +187,16 @@ class UserArchive:
         return _plain(row) | ({"criteria_id": self._same[row["criteria_id"]]} if named else {})
 
 
+_MEMBERS = {
+    REVISIONS: ("revisions", "memory_revisions", f"memory_id IN {_MINE}"),
+    LINKS: ("links", "memory_links", f"from_id IN {_MINE}"),
+    PROJECTS: ("projects", "projects", "user_id = :user"),
+    SOURCES: ("sources", "sources", "user_id = :user"),
+    PASSAGES: ("passages", "passages", "user_id = :user"),
+}  # fmt: skip
+"""The members with what only other programs store: the name of their count, their table, and the user's rows in it."""
+_NULLABLE = ("archived_at", "deleted_at")
+"""The fields of a memory that OpenMemory writes even if they are null."""
 _CATEGORIES = f"""
     SELECT * FROM categories
     WHERE id IN (SELECT category_id FROM memory_categories WHERE memory_id IN {_MINE}) ORDER BY id

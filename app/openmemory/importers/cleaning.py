@@ -116,6 +116,13 @@ def flag(_: str, value: Any) -> int:
     return int(value not in (0, "0", False, "false", "False"))
 
 
+def share(name: str, value: Any) -> float:
+    """A number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise Unusable(f"{name}: must be a number from 0 to 1")
+    return float(value)
+
+
 def whole(name: str, value: Any) -> int:
     """A whole number."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**53:

@@ -28,6 +28,11 @@ _OF: dict[str, dict[str, str]] = {
         "category": "CASE criteria_type WHEN 'category' THEN criteria_id END",
     },
     "memory_access_logs": {"memory": "memory_id", "app": "app_id"},
+    "memory_revisions": {"memory": "memory_id"},
+    "memory_links": {"memory": "from_id"},
+    "projects": {"user": "user_id"},
+    "sources": {"user": "user_id"},
+    "passages": {"user": "user_id"},
 }
 """References that identify the user of a row, as SQL over the columns of its table."""
 

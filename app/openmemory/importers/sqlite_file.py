@@ -1,21 +1,24 @@
-"""Reads the database of an old installation, `openmemory.db`, as SQLAlchemy wrote it. Nothing is changed, not even by
-reading: SQLite would write next to a file that was left in use, so a copy is read in that case."""
+"""Reads files of SQLite, such as the `openmemory.db` of an old installation. Nothing is changed, not even by reading:
+SQLite would write next to a file that was left in use, so a copy is read in that case."""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+from openmemory.importers import installation
+from openmemory.importers.databases import Show
 from openmemory.importers.left_out import shown
 from openmemory.importers.source import MAX_ROW_BYTES, BadSource, ReadingLimit
-from openmemory.importers.staging import TABLES, Staging
+from openmemory.importers.staging import Staging
 
-_NEEDED = ("users", "apps", "memories")
 _BESIDE = ("-wal", "-journal")
 """Suffixes of the files that hold recent writes that are not in the database file yet."""
 
@@ -34,7 +37,7 @@ def stage(
     path: Path,
     staging: Staging,
     folder: Path,
-    show: Callable[[int, int | None], None],
+    show: Show,
     limit: ReadingLimit | None = None,
 ) -> None:
     """Stages all users with all of their data. `folder` is for a copy of the database, if one is needed.
@@ -42,62 +45,87 @@ def stage(
     Raises:
         BadSource: the file is not a database of OpenMemory, is damaged, or exceeds the limit.
     """
-    try:
+    with opened(path, folder, limit) as tables:
         # Rows without a time get the time of the file, which is the same in every run.
         staging.unknown = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
-        with _opened(path, folder, limit) as old:
-            _take(old, staging, show)
+        installation.stage(tables, staging, show)
+
+
+class SqliteTables:
+    """The tables of a file of SQLite."""
+
+    def __init__(self, connection: sqlite3.Connection, tables: Iterable[str]) -> None:
+        self._connection = connection
+        self.columns = {
+            name: {row["name"] for row in connection.execute(f"PRAGMA table_info({_quoted(name)})")} for name in tables
+        }
+
+    def rows(self, table: str, columns: Sequence[str], order: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+        """The rows of a table, by these columns."""
+        by = f" ORDER BY {', '.join(order)}" if order else ""
+        for row in self._connection.execute(f"SELECT {', '.join(columns)} FROM {table}{by}"):  # noqa: S608
+            yield dict(zip(columns, row, strict=True))
+
+    def count(self, table: str) -> int:
+        """The number of rows of a table."""
+        return int(self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+
+
+@contextmanager
+def opened(
+    path: Path, folder: Path, limit: ReadingLimit | None = None, *, searched: Collection[str] | None = None
+) -> Iterator[SqliteTables]:
+    """Opens a file of SQLite, which is only read. `folder` is for a copy, if one is needed.
+
+    `searched`: the tables that are read of a program whose file also has triggers and virtual tables; None: it must
+    have none.
+
+    Raises:
+        BadSource: it is damaged, cannot be read, or exceeds the limit.
+    """
+    try:
+        with _connected(path, folder, limit) as connection:
+            tables = _tables(connection, strict=searched is None)
+            for check in ("1",) if searched is None else [_quoted(name) for name in searched if name in tables]:
+                damage = connection.execute(f"PRAGMA quick_check({check})").fetchone()[0]
+                if damage != "ok":
+                    hint = f'try `sqlite3 {path.name} ".recover" | sqlite3 mended.db`'
+                    raise BadSource(f"is damaged: {damage}", hint=hint)
+            yield SqliteTables(connection, tables)
     except (sqlite3.DatabaseError, OSError) as error:
         if limit is not None:
             limit.check()
         raise BadSource(f"cannot be read: {error}") from error
 
 
-def _take(old: sqlite3.Connection, staging: Staging, show: Callable[[int, int | None], None]) -> None:
-    tables = _tables(old)
-    damage = old.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if damage != "ok":
-        raise BadSource(f"is damaged: {damage}", hint='try `sqlite3 openmemory.db ".recover" | sqlite3 mended.db`')
-    if missing := [name for name in _NEEDED if name not in tables]:
-        raise BadSource(f"must be a database of OpenMemory; it has no table {', '.join(missing)}")
-    present = [name for name in TABLES if name in tables]
-    total = sum(old.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in present)  # noqa: S608
-    done = 0
-    for table in present:
-        columns = {row["name"] for row in old.execute(f"PRAGMA table_info({table})")}
-        wanted = [name for name in TABLES[table] if name in columns]
-        for row in old.execute(f"SELECT {', '.join(wanted)} FROM {table}"):  # noqa: S608
-            staging.add(table, dict(zip(wanted, row, strict=True)))
-            done += 1
-            if done % 1_000 == 0:
-                show(done, total)
-    show(total, total)
-    if "configs" in tables and old.execute("SELECT count(*) FROM configs").fetchone()[0]:
-        staging.general_notes.append(
-            "The configuration is not imported, because it may contain keys; `openmemory config` shows the current one."
-        )
-
-
-def _tables(old: sqlite3.Connection) -> set[str]:
-    """The names of the tables. A view, a trigger or a virtual table would run code of the file, and is refused."""
-    names = set()
+def _tables(old: sqlite3.Connection, *, strict: bool) -> list[str]:
+    """The names of the tables. A view, a trigger or a virtual table would run code of the file: it is left out, or
+    refused if the reading is `strict`."""
+    names = []
     for kind, name, sql in old.execute("SELECT type, name, sql FROM sqlite_master"):
         if sql is not None and not str(sql).startswith(_PLAIN):
+            if not strict:
+                continue
             raise BadSource(
                 f"has a view, a trigger or a virtual table ({shown(name)}), which OpenMemory never made",
                 hint="remove it from a copy of the file with `sqlite3`",
             )
         if kind == "table":
-            names.add(name)
+            names.append(name)
     return names
 
 
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
+
+
 @contextmanager
-def _opened(path: Path, folder: Path, limit: ReadingLimit | None) -> Iterator[sqlite3.Connection]:
+def _connected(path: Path, folder: Path, limit: ReadingLimit | None) -> Iterator[sqlite3.Connection]:
+    copy: Path | None = None
     beside = [Path(f"{path}{end}") for end in _BESIDE]
     if any(file.exists() and file.stat().st_size for file in beside):
         # Recent writes are in a separate file, and reading them would write to it. So a copy is read.
-        copy = folder / "copy.sqlite"
+        copy = Path(tempfile.mkdtemp(dir=folder)) / "copy.sqlite"
         for source, end in ((path, ""), *zip(beside, _BESIDE, strict=True)):
             if source.exists():
                 shutil.copyfile(source, f"{copy}{end}")
@@ -119,6 +147,8 @@ def _opened(path: Path, folder: Path, limit: ReadingLimit | None) -> Iterator[sq
         yield connection
     finally:
         connection.close()
+        if copy is not None:
+            shutil.rmtree(copy.parent)
 
 
 def _allowed(action: int, first: str | None, second: str | None, _database: str | None, within: str | None) -> int:

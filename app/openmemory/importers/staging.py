@@ -20,6 +20,7 @@ from openmemory.importers.cleaning import (
     identifier,
     mapping,
     moment,
+    share,
     state,
     text,
     whole,
@@ -53,8 +54,10 @@ _OBJECT = Column(mapping, default="{}")
 _TIME = Column(moment, like="updated_at")
 _CHANGED = Column(moment, like="created_at")
 _WHEN = Column(moment, needed=True)
+_MAYBE_TIME = Column(moment)
+_NUMBER = Column(whole)
 
-TABLES: dict[str, dict[str, Column]] = {
+OLD_TABLES: dict[str, dict[str, Column]] = {
     "users": {
         "id": _ID, "user_id": _TEXT, "name": _WORDS, "email": _WORDS, "metadata": _OBJECT,
         "created_at": _TIME, "updated_at": _CHANGED,
@@ -69,7 +72,9 @@ TABLES: dict[str, dict[str, Column]] = {
     "memories": {
         "id": _ID, "user_id": _ID, "app_id": _ID, "content": _TEXT, "metadata": _OBJECT,
         "state": Column(state, default="active"), "created_at": _TIME, "updated_at": _CHANGED,
-        "archived_at": Column(moment), "deleted_at": Column(moment), "thread_id": _WORDS,
+        "archived_at": _MAYBE_TIME, "deleted_at": _MAYBE_TIME, "thread_id": _WORDS, "namespace": _WORDS,
+        "kind": _WORDS, "key": _WORDS, "importance": Column(share), "expires_at": _MAYBE_TIME,
+        "valid_from": _MAYBE_TIME, "valid_until": _MAYBE_TIME, "superseded_by": _MAYBE_ID, "revision": _NUMBER,
     },
     "memory_categories": {"memory_id": _ID, "category_id": _ID},
     "memory_status_history": {
@@ -90,9 +95,36 @@ TABLES: dict[str, dict[str, Column]] = {
 }  # fmt: skip
 """The tables of OpenMemory, by name."""
 
+TABLES: dict[str, dict[str, Column]] = OLD_TABLES | {
+    "memory_revisions": {
+        "id": _ID, "memory_id": _ID, "app_id": _ID, "revision": Column(whole, needed=True), "old_text": _WORDS,
+        "new_text": _TEXT, "metadata": _OBJECT, "changed_at": _WHEN,
+    },
+    "memory_links": {
+        "id": _ID, "from_id": _ID, "rel": _TEXT, "to_id": _ID, "app_id": _ID, "created_at": _TIME,
+    },
+    "projects": {
+        "id": _ID, "user_id": _ID, "app_id": _ID, "namespace": _TEXT, "name": _WORDS, "root": _WORDS, "head": _WORDS,
+        "branch": _WORDS, "metadata": _OBJECT, "created_at": _TIME, "updated_at": _CHANGED,
+    },
+    "sources": {
+        "id": _ID, "user_id": _ID, "app_id": _ID, "kind": _TEXT, "namespace": Column(text, default="default"),
+        "locator": _TEXT, "language": _WORDS, "media_type": _WORDS, "hash": _WORDS, "bytes": _NUMBER, "title": _WORDS,
+        "summary": _WORDS, "metadata": _OBJECT, "created_at": _TIME, "updated_at": _CHANGED, "closed_at": _MAYBE_TIME,
+        "infer": Column(flag, default=0),
+    },
+    "passages": {
+        "id": _ID, "user_id": _ID, "source_id": _ID, "kind": _TEXT, "position": Column(whole, needed=True),
+        "external_id": _WORDS, "role": _WORDS, "heading": _WORDS, "first_line": _NUMBER, "last_line": _NUMBER,
+        "content": _TEXT, "metadata": _OBJECT, "created_at": _TIME,
+    },
+}  # fmt: skip
+"""All tables, by name: those of OpenMemory, and what other programs store besides."""
+
 _INDEXES = (
     "memories(user_id, id)", "memories(app_id)", "memory_categories(category_id)", "memory_status_history(memory_id)",
-    "memory_access_logs(memory_id)", "apps(owner_id)",
+    "memory_access_logs(memory_id)", "apps(owner_id)", "memory_revisions(memory_id)", "memory_links(from_id)",
+    "sources(user_id)", "passages(user_id)", "passages(source_id)",
 )  # fmt: skip
 _PAGE_BYTES = 4096
 """The default size of SQLite's pages."""
@@ -190,6 +222,12 @@ class Staging:
         )
         self._drop("access_controls", "object_type = 'memory' AND object_id NOT IN (SELECT id FROM memories)",
                    "its memory is missing")  # fmt: skip
+        self._drop("memory_revisions", gone, "its memory is missing")
+        for end in ("from_id", "to_id"):
+            lost = f"{end} NOT IN (SELECT id FROM memories)"  # noqa: S608 - only constants are put in
+            self._drop("memory_links", lost, f"{end}: its memory is missing")
+        self._drop("passages", "source_id NOT IN (SELECT id FROM sources)", "its source is missing")
+        self._drop("sources", "id NOT IN (SELECT source_id FROM passages)", "it has no text")
         self._drop("access_controls", "effect NOT IN ('allow', 'deny')", "effect: must be allow or deny")
         self._settle_policies()
         self._ledger.settle()

@@ -1,0 +1,79 @@
+"""The tables of another program, which are only read: how a reader asks for them, whatever database holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from openmemory.importers.source import BadSource
+
+Show = Callable[[int, int | None], None]
+"""Called with the number of rows read, and their total."""
+
+_SHOW_EVERY = 1_000
+
+
+class ForeignDatabase(Protocol):
+    """A database of another program."""
+
+    @property
+    def columns(self) -> Mapping[str, Collection[str]]:
+        """The columns of each table."""
+        ...
+
+    def rows(self, table: str, columns: Sequence[str], order: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+        """The rows of a table, one at a time, by these columns of it."""
+        ...
+
+    def count(self, table: str) -> int:
+        """The number of rows of a table."""
+        ...
+
+
+def must_have(database: ForeignDatabase, program: str, tables: Mapping[str, Sequence[str]]) -> None:
+    """Refuses a database that lacks one of the tables, or one of these columns of it.
+
+    Raises:
+        BadSource: something is missing; the message says what.
+    """
+    lost = [name for name in tables if name not in database.columns]
+    without = [
+        f"{name}.{column}"
+        for name, columns in tables.items()
+        for column in columns
+        if name not in lost and column not in database.columns[name]
+    ]
+    missing = [f"{sort} {', '.join(found)}" for sort, found in (("table", lost), ("column", without)) if found]
+    if missing:
+        raise BadSource(f"must be a database of {program}; it has no {' and no '.join(missing)}")
+
+
+def read(
+    database: ForeignDatabase,
+    tables: Mapping[str, Collection[str]],
+    show: Show,
+    *,
+    order: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of those tables that are there, one after the other, by those of the columns that are there.
+
+    An older version of a program has fewer of both. `order`: the columns by which the rows of a table are sorted.
+    """
+    present = [name for name in tables if name in database.columns]
+    total = sum(map(database.count, present))
+    done = 0
+    for table in present:
+        columns = [name for name in tables[table] if name in database.columns[table]]
+        by = [name for name in (order or {}).get(table, ()) if name in database.columns[table]]
+        for row in database.rows(table, columns, by):
+            yield table, row
+            done += 1
+            if done % _SHOW_EVERY == 0:
+                show(done, total)
+    show(total, total)
+
+
+def left_out(database: ForeignDatabase, reasons: Mapping[str, str]) -> list[str]:
+    """A sentence for each of these tables that has rows. `reasons`: why its rows are not imported."""
+    counts = {table: database.count(table) for table in reasons if table in database.columns}
+    return [f"Not imported: {count:,} rows of {table}, {reasons[table]}." for table, count in counts.items() if count]

@@ -1,0 +1,182 @@
+"""Turns what another program stored into rows of a staging: its names become users and apps, and its ids UUIDs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from openmemory.importers.cleaning import Unusable, moment
+from openmemory.importers.source import BadSource
+from openmemory.importers.staging import Staging
+from openmemory.serialization.surrogates import replace_in
+from openmemory.sources.cutting import pieces
+from openmemory.sources.models import PassageKind
+
+_ARCHIVES = "http://openmemory.invalid"
+_MAX_NAMED = 1_000_000
+"""Maximum number of users, apps and categories, which are held in memory."""
+
+
+class Filling:
+    """Fills a staging. The same things get the same ids in every run.
+
+    Use: `filling.memory({"id": filling.id("memory", key), "content": text, ...}, user=name, app=name)`.
+    """
+
+    def __init__(self, staging: Staging, program: str, *, user: str) -> None:
+        """`program`: the app of what names none; `user`: the user of what names none."""
+        self.staging = staging
+        self.program = program
+        self._user = user
+        self._known: set[str] = set()
+
+    def id(self, *of: str) -> str:
+        """The id of something that the program names `of`."""
+        return str(uuid5(NAMESPACE_URL, str(replace_in("/".join((_ARCHIVES, self.program, *of))))))
+
+    def known(self, value: Any) -> Any:
+        """The id of a memory: a UUID stays, and another value gets one. None stays None."""
+        try:
+            return str(UUID(str(value)))
+        except ValueError:
+            return value if value is None else self.id("memory", str(value))
+
+    def user(self, name: str | None) -> str:
+        """The id of a user, who is added on first use."""
+        handle = name or self._user
+        return self._made("users", handle, user_id=handle)
+
+    def app(self, user: str, name: str | None) -> str:
+        """The id of an app of a user, by the user's id."""
+        return self._made("apps", user, name or self.program, owner_id=user)
+
+    def memory(
+        self, row: Mapping[str, Any], *, user: Any = None, app: Any = None, categories: Iterable[str] = ()
+    ) -> bool:
+        """Adds a memory. Returns True if it was added."""
+        whole = self._owned(row, user, app)
+        if not self.staging.add("memories", whole):
+            return False
+        for category in categories:
+            ids = {"memory_id": row["id"], "category_id": self._made("categories", category)}
+            self.staging.add("memory_categories", ids)
+        return True
+
+    def revision(self, row: Mapping[str, Any], *, app: Any = None, user: Any = None) -> None:
+        """Adds an earlier or the present text of a memory."""
+        id_ = self.id("revision", str(row["memory_id"]), str(row["revision"]))
+        self.staging.add("memory_revisions", {"id": id_, **self._owned(row, user, app)})
+
+    def link(self, from_id: str, rel: Any, to_id: str, created_at: Any) -> None:
+        """Adds a link between two memories."""
+        row = {"from_id": from_id, "rel": rel, "to_id": to_id, "created_at": created_at}
+        id_ = self.id("link", from_id, str(rel), to_id)
+        self.staging.add("memory_links", {"id": id_, **self._owned(row, None, None)})
+
+    def project(self, namespace: str, row: Mapping[str, Any]) -> None:
+        """Adds a registration of a project."""
+        filled = {name: value for name, value in row.items() if value not in ("", None)}
+        filled |= {"id": self.id("project", namespace), "namespace": namespace}
+        self.staging.add("projects", self._owned(filled, None, None))
+
+    def source(self, row: Mapping[str, Any], *, user: Any = None) -> None:
+        """Adds a conversation, a file or a document. Its `passage`s follow."""
+        self.staging.add("sources", self._owned(row, user, None))
+
+    def passage(self, source: str, position: int, row: Mapping[str, Any], *, user: Any = None) -> None:
+        """Adds the passage at a position, from 1, of a source."""
+        passage = {"id": self.id("passage", source, str(position)), "source_id": source, "position": position}
+        self.staging.add("passages", passage | {"user_id": self.user(named(user)), **row})
+
+    def text(
+        self,
+        row: Mapping[str, Any],
+        text: str,
+        kind: PassageKind,
+        *,
+        first: str = "",
+        above: str = "",
+        user: Any = None,
+    ) -> None:
+        """Adds a source with its text, cut as the service cuts it. `first`: a passage before those of the text;
+        `above`: the heading of all of them."""
+        data = text.encode("utf-8", "replace")
+        source = {"hash": hashlib.sha256(data).hexdigest(), "bytes": len(data), **row}
+        self.source(source, user=user)
+        passages: list[dict[str, Any]] = [{"content": first, "heading": above}] if first else []
+        for piece in pieces(text, "markdown" if kind is PassageKind.SESSION else source.get("language")):
+            heading = " > ".join(each for each in (above, piece.heading) if each) or None
+            passages.append({**piece._asdict(), "heading": heading})
+        for position, passage in enumerate(passages, 1):
+            # The passages of a conversation are read in the order of their times.
+            at = later(row.get("created_at"), microseconds=position if kind is PassageKind.SESSION else 0)
+            self.passage(row["id"], position, {"kind": kind, **passage, "created_at": at}, user=user)
+
+    @contextmanager
+    def reporting(self, table: str, id_: Any) -> Iterator[None]:
+        """Reports what cannot be used while the block runs as a row of `table` that is left out."""
+        try:
+            yield
+        except Unusable as error:
+            self.staging.refuse(table, {"id": id_}, str(error))
+
+    def _owned(self, row: Mapping[str, Any], user: Any, app: Any) -> dict[str, Any]:
+        owner = self.user(named(user))
+        return {**row, "user_id": owner, "app_id": self.app(owner, named(app))}
+
+    def _made(self, table: str, *of: str, **row: str) -> str:
+        """The id of a named row, which is added on first use. The last of `of` is its name."""
+        id_ = self.id(table, *of)
+        if id_ not in self._known:
+            if len(self._known) >= _MAX_NAMED:
+                raise BadSource(f"names more than {_MAX_NAMED:,} users, apps and categories")
+            self._known.add(id_)
+            self.staging.add(table, {"id": id_, "name": of[-1], **row})
+        return id_
+
+
+def named(value: Any) -> str | None:
+    """A trimmed name, or None if the value is not a nonempty string."""
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    """The JSON object in a column; one with the key `value` for other JSON, and empty for none."""
+    found = parsed(value)
+    if found is None:
+        return {}
+    return found if isinstance(found, dict) else {"value": found}
+
+
+def list_of(value: Any) -> list[Any]:
+    """The JSON array in a column; empty for anything else."""
+    found = parsed(value)
+    return found if isinstance(found, list) else []
+
+
+def parsed(value: Any) -> Any:
+    """The JSON in a column, which may be parsed already. A text that is none stays as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value or None
+
+
+def filled(**fields: Any) -> dict[str, Any]:
+    """The fields of metadata that have a value."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def later(value: Any, **by: float) -> str | None:
+    """The time that is this much after another; None if the other one is none."""
+    try:
+        return (datetime.fromisoformat(moment("created_at", value)) + timedelta(**by)).isoformat()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,98 @@
+"""Reads what Pimemento stored: its folder of JSON files, or its table in PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from openmemory.importers.databases import ForeignDatabase, Show, must_have, read
+from openmemory.importers.filling import Filling, filled, later, named, object_of
+from openmemory.importers.source import BadSource
+
+_FILE = "memory.json"
+_PUT_ASIDE = f"{_FILE}.corrupt-*.bak"
+_COLUMNS = (
+    "id", "client_id", "user_id", "namespace", "content", "metadata", "category", "type", "reason", "created_at",
+    "updated_at", "expires_at", "source_mcp", "merged_from",
+)  # fmt: skip
+_NOBODY = "_anonymous"
+_DEFAULT_CLIENT, _DEFAULT_NAMESPACE = "_default", "general"
+_MAX_FILE_BYTES = 256 * 1024 * 1024
+
+
+def stage(database: ForeignDatabase, filling: Filling, show: Show) -> None:
+    """Stages the table of the PostgreSQL backend.
+
+    Raises:
+        BadSource: it is not a database of Pimemento.
+    """
+    must_have(database, "Pimemento", {"memories": ("client_id", "content", "source_mcp")})
+    for _, row in read(database, {"memories": _COLUMNS}, show):
+        _take(filling, row, row.get("client_id"))
+
+
+def stage_folder(path: Path, filling: Filling, show: Show) -> None:
+    """Stages the folder of the JSON backend, which has a folder with a `memory.json` for each client; or one such file.
+
+    Raises:
+        BadSource: there is no such file in it.
+    """
+    folder = path if path.is_dir() else path.parent
+    files = (sorted(path.glob(f"*/{_FILE}")) or sorted(path.glob(_FILE))) if path.is_dir() else [path]
+    if not files:
+        raise BadSource(f"must be the folder of Pimemento; it has no CLIENT/{_FILE}")
+    for number, file in enumerate(files, 1):
+        client = file.parent.resolve().name
+        for place, entry in enumerate(_entries(file, client, filling), 1):
+            if isinstance(entry, dict):
+                _take(filling, entry, entry.get("client_id") or client)
+            else:
+                filling.staging.refuse("memories", {"id": f"{client} {place}"}, "must be a JSON object")
+        show(number, len(files))
+    if damaged := sorted(file.relative_to(folder).as_posix() for file in folder.rglob(_PUT_ASIDE)):
+        filling.staging.general_notes.append(
+            f"Not imported: {len(damaged)} damaged files that Pimemento put aside, the first of them {damaged[0]}."
+        )
+
+
+def _entries(file: Path, client: str, filling: Filling) -> list[Any]:
+    reason = f"{_FILE}: must be a JSON array; the file is damaged"
+    try:
+        if file.stat().st_size > _MAX_FILE_BYTES:
+            reason = f"{_FILE}: must have at most {_MAX_FILE_BYTES:,} bytes"
+        elif isinstance(found := json.loads(file.read_bytes()), list):
+            return found
+    except (ValueError, RecursionError):
+        pass  # said below
+    except OSError as error:
+        reason = f"{_FILE}: cannot be read: {error.strerror}"
+    filling.staging.refuse("memories", {"id": f"all of {client}"}, reason)
+    return []
+
+
+def _take(filling: Filling, entry: dict[str, Any], client: Any) -> None:
+    created = entry.get("created_at") or entry.get("date")
+    days = entry.get("ttl_days")
+    expires = entry.get("expires_at")
+    if not expires and isinstance(days, int | float) and days:
+        expires = later(created, days=days)
+    user = named(entry.get("user_id"))
+    namespace = _namespace(named(client) or _DEFAULT_CLIENT, named(entry.get("namespace")) or _DEFAULT_NAMESPACE)
+    about = filled(reason=entry.get("reason"), merged_from=entry.get("merged_from"))
+    id_ = entry.get("id") or filling.id("memory", namespace, str(user), str(created), str(entry.get("content")))
+    row = {
+        "id": filling.known(id_), "content": entry.get("content"), "namespace": namespace,
+        "kind": named(entry.get("type")), "metadata": object_of(entry.get("metadata")) | about, "created_at": created,
+        "updated_at": entry.get("updated_at") or created, "expires_at": expires or None,
+    }  # fmt: skip
+    category = named(entry.get("category"))
+    owner = None if user == _NOBODY else user
+    filling.memory(row, user=owner, app=entry.get("source_mcp"), categories=[category] if category else [])
+
+
+def _namespace(client: str, namespace: str) -> str:
+    """The namespace of a client's namespace: `client/namespace`, or for the default client the namespace alone."""
+    if client == _DEFAULT_CLIENT:
+        return "default" if namespace == _DEFAULT_NAMESPACE else namespace
+    return f"{client}/{namespace}"
