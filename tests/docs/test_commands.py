@@ -38,6 +38,11 @@ NOT_HERE = {
     "openmemory import openmemory memories_export.zip": "needs the old server; tests/cli/test_migrating.py",
     "openmemory import openmemory http://": "needs the old server; tests/cli/test_import_openmemory.py",
     "openmemory import mem0 http://": "needs mem0's Qdrant; tests/cli/test_import_openmemory.py imports from one",
+    "openmemory import mempack ~/": "needs a store of Mempack; tests/importers/test_programs.py",
+    "openmemory import pimemento postgresql://": "needs a database; tests/importers/test_programs.py",
+    "openmemory import devmemory postgresql://": "needs a database; tests/importers/test_programs.py",
+    "openmemory import neuromem postgresql://": "needs a database; tests/importers/test_programs.py",
+    "openmemory import openmemory postgresql://": "needs a database; tests/importers/test_programs.py",
     "openmemory installation --": "needs a copied database; tests/cli/test_installation.py has one",
     "python -m benchmarks loaders ": "needs the data of others; tests/benchmarks/test_loaders.py has a little of it",
     "claude mcp add": "needs Claude Code",
@@ -50,6 +55,9 @@ FILES = {
     "docs/guides/programs.md": {"notes.jsonl": '{"text": "We meet on Monday."}\n'},
     "docs/migrating-from-openmemory.md": {
         "memories.json": '[{"id": "1", "memory": "Likes tea", "user_id": "ada"}]',
+    },
+    "docs/moving/from-pimemento.md": {
+        "memory_data/acme/memory.json": '[{"content": "stack=React", "type": "insight", "date": "2025-01-01"}]',
     },
 }
 """Files that a reader of the page has already."""
@@ -114,6 +122,7 @@ def test_the_commands_of_a_page_work_in_order_on_a_fresh_store(page: str) -> Non
         (place / ".venv").symlink_to(Path(sys.executable).parents[1])
         (place / "home" / ".cursor").mkdir(parents=True)
         for name, text in FILES.get(page, {}).items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text(text, encoding="utf-8")
         environment = warm.clean_environment() | {
             "HOME": str(place / "home"),

@@ -31,7 +31,10 @@ def import_(
         typer.Option(metavar="NAME", help="The user of lines that name none; with SOURCE: import only this user."),
     ] = None,
     app: Annotated[str | None, typer.Option(metavar="NAME", help="The app of lines that name none.")] = None,
-    into: Annotated[str | None, typer.Option(metavar="NAME", help="With SOURCE: import under this user name.")] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With SOURCE: import under this user name, also what names no user."),
+    ] = None,
     mode: Annotated[
         Literal["skip", "overwrite"] | None,
         typer.Option(help="With SOURCE: skip or overwrite memories that already exist here; default: skip."),
@@ -62,7 +65,9 @@ def import_(
 
     Imports mem0 without OpenMemory: its collection in Qdrant, or its memories as JSON.
 
-    openmemory import pimemento ~/.pimemento | mempack ~/.local/share/mempack
+    openmemory import pimemento memory_data
+
+    openmemory import mempack ~/.local/share/mempack
 
     Imports what these programs keep in a folder. Projects, threads, states, links and files come along.
 
