@@ -6,7 +6,9 @@ import asyncio
 import hashlib
 import json
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from openmemory.cli.migrating import ImportRequest, Migration
 from openmemory.cli.migration_report import answer
 from openmemory.errors import Invalid, SetupError, Unavailable
 from openmemory.services import Services
+from tests import warm
 from tests.importers import stores
 from tests.importers.stores import COMMIT, id_of
 from tests.mcp.conftest import serving
@@ -395,24 +398,62 @@ async def test_a_second_import_adds_nothing_and_a_dry_run_nothing_at_all(
         assert answer(second.report).failed == (not second.report.whole)
 
 
-async def test_an_import_that_was_cancelled_is_completed_by_the_next_one(
-    services: Services, make: Make, bring: Any, new_user: str
+async def test_an_import_that_was_killed_is_completed_by_the_next_one(
+    services: Services, make: Make, bring: Any, url: str, new_user: str, tmp_path: Path
 ) -> None:
     users = [f"{new_user}-{number}" for number in range(3)]
     address = await make(stores.NEUROMEM + "".join(_neuromem(user, 300) for user in users))
-    running = asyncio.ensure_future(bring("neuromem", address))
+    command = [sys.executable, "-m", "openmemory", "import", "neuromem", address, "--url", url]
+    environment = warm.clean_environment() | {"OPENMEMORY_DATA_DIR": str(tmp_path / "none")}
+    killed = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.DEVNULL)
     first = "SELECT 1 FROM memories AS m JOIN users AS u ON u.id = m.user_id WHERE u.user_id = :user"
     while not await rows(services, users[0], first):
-        assert not running.done(), "all users were imported at once"
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    await bring("neuromem", address)
+        assert killed.returncode is None, "it ended before anything was imported"
+    killed.kill()
+    assert await killed.wait() < 0
+    report = (await bring("neuromem", address)).report
+    assert [taken.error for taken in report.users] == [None] * 3
     for user in users:
         found = await everything(services, user)
         assert len(found["passages"]) == 301
         assert len(found["memories"]) == 6
         assert len({row["created_at"] for row in found["passages"]}) == 301
+
+
+ODD: list[Any] = [
+    None, "", 0, -1, 1.5, 2**40, "x", "\x00", "\x1b[31m", "{}", "[[[[", '{"a": NaN}', b"\xff\xfe", "infinity",
+    "0001-01-01", "y" * 20_000, "/" + "z" * 5_000, "file:a.go#L0-L0", "file:../a.go#L9-L1", "git::a.go#L999999999-L1",
+]  # fmt: skip
+
+
+async def test_odd_values_are_reported_and_stop_nothing(
+    services: Services, bring: Any, new_user: str, tmp_path: Path
+) -> None:
+    store = stores.mempack(tmp_path / "mempack")
+    with closing(sqlite3.connect(store)) as connection, connection:
+        for table in ("repos", "threads", "memories", "links", "artifacts", "chunks", "state_current", "state_history"):
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            for shift in range(2 * len(ODD)):
+                row = [ODD[(number * 7 + shift) % len(ODD)] for number in range(len(columns))]
+                marks = ", ".join("?" * len(row))
+                connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)
+    plain = [one for one in ODD if not isinstance(one, bytes)] + [[1], {"a": float("nan")}, "\ud800", 10**400]
+    names = (*_entries(new_user)[0], "ttl_days", "date")
+    odd = [
+        {name: plain[(number * 5 + shift) % len(plain)] for number, name in enumerate(names)}
+        for shift in range(2 * len(plain))
+    ]
+    folder = _pimemento(tmp_path / "pimemento", new_user)
+    (folder / "acme" / "memory.json").write_text(json.dumps([*odd, *_entries(new_user)[:1]]), encoding="utf-8")
+    for kind, source in (("mempack", tmp_path / "mempack"), ("pimemento", folder)):
+        for _ in range(2):
+            report = (await bring(kind, source, into=new_user, user=new_user)).report
+            [taken] = report.users
+            assert taken.error is None
+            assert report.left_out.total > 10
+        answer(report).show(json=False)
+    found = await memories(services, new_user)
+    assert {"budget=500 | channel=search", "Only in beta"} <= found.keys()
 
 
 async def test_the_source_is_only_read(make: Make, bring: Any, new_user: str, tmp_path: Path) -> None:

@@ -270,8 +270,11 @@ def _stage_database(kind: str, source: str, staging: Staging, filling: Filling, 
 
 
 def _project(root: str) -> str | None:
-    """The namespace of the project in a folder of this machine."""
-    return namespace(root) if root and Path(root).is_dir() else None
+    """The namespace of the project in a folder of this machine. None if there is no such folder."""
+    try:
+        return namespace(root) if Path(root).is_absolute() and Path(root).is_dir() else None
+    except OSError:  # the path is too long, or may not be looked at
+        return None
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class _DevMemory:
         """A file, of which DevMemory knows what it is about and the names that it defines, but not its text."""
         namespace, path = text("project_id", row["project_id"]), text("file_path", row["file_path"])
         path = path.removeprefix(self._roots.get(namespace, "\0"))
-        symbols, sort = parsed(row.get("symbols")), row.get("file_type")
+        symbols, sort = parsed(words("symbols", row.get("symbols") or "[]")), row.get("file_type")
         names = symbols if isinstance(symbols, list) else [symbols] if symbols else []
         said = ", ".join(one if isinstance(one, str) else exact_json.dumps(one).decode() for one in names)
         parts = [words("summary", row.get("summary") or ""), f"Type: {sort}" if sort else "", said]

@@ -84,9 +84,9 @@ class Filling:
         filled |= {"id": self.id("project", namespace), "namespace": namespace}
         self.staging.add("projects", self._owned(filled, None, None))
 
-    def source(self, row: Mapping[str, Any], *, user: Any = None) -> None:
-        """Adds a conversation, a file or a document. Its `passage`s follow."""
-        self.staging.add("sources", self._owned(row, user, None))
+    def source(self, row: Mapping[str, Any], *, user: Any = None) -> bool:
+        """Adds a conversation, a file or a document. Its `passage`s follow. Returns True if it was added."""
+        return self.staging.add("sources", self._owned(row, user, None))
 
     def passage(self, source: str, position: int, row: Mapping[str, Any], *, user: Any = None) -> None:
         """Adds the passage at a position, from 1, of a source."""
@@ -107,7 +107,8 @@ class Filling:
         `above`: the heading of all of them."""
         data = text.encode("utf-8", "replace")
         source = {"hash": hashlib.sha256(data).hexdigest(), "bytes": len(data), **row}
-        self.source(source, user=user)
+        if not self.source(source, user=user):
+            return
         passages: list[dict[str, Any]] = [{"content": first, "heading": above}] if first else []
         for piece in pieces(text, "markdown" if kind is PassageKind.SESSION else source.get("language")):
             heading = " > ".join(each for each in (above, piece.heading) if each) or None

@@ -12,7 +12,7 @@ from typing import Any
 from openmemory.importers import sqlite_file
 from openmemory.importers.cleaning import Unusable, names, text, words
 from openmemory.importers.databases import ForeignDatabase, Show, must_have, read
-from openmemory.importers.filling import Filling, filled, parsed
+from openmemory.importers.filling import Filling, filled
 from openmemory.importers.source import BadSource
 from openmemory.memories.notes import note_text
 from openmemory.projects.anchors import COMMIT
@@ -102,7 +102,7 @@ class _Store:
                 take(row)
         by_place = {place: list(rows) for place, rows in groupby(sorted(history, key=_sorting), key=_place)}
         for place in self._states | by_place:
-            with self._filling.reporting("memories", f"state of {self._project(*place)}"):
+            with self._filling.reporting("memories", "state of {} {}".format(*place)):
                 self._state(place, by_place.get(place, []))
         if deleted["chunks"]:
             self._filling.staging.general_notes.append(f"Not imported: {deleted['chunks']:,} deleted chunks.")
@@ -172,7 +172,7 @@ class _Store:
                 "hash": self._hashes.get((*_place(row), path)), "created_at": created,
             }  # fmt: skip
             self._filling.source(file)
-        first, last = (int(found[name]) if found[name] else None for name in ("first", "last"))
+        first, last = (int(found[name] or 0) or None for name in ("first", "last"))
         passage = {
             "id": self._filling.id("chunk", str(repo), str(row["chunk_id"])), "kind": kind_of(language),
             "content": row["text"], "first_line": first, "last_line": last or first, "created_at": created,
@@ -217,7 +217,10 @@ def _sorting(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _json(row: dict[str, Any]) -> str:
     """A state as it is stored here."""
-    state = parsed(row["state_json"])
+    try:
+        state = exact_json.loads(words("state_json", row["state_json"]))
+    except ValueError:
+        state = None
     if not isinstance(state, dict):
         raise Unusable("state_json: must be a JSON object")
-    return exact_json.dumps(exact_json.loads(row["state_json"])).decode()
+    return exact_json.dumps(state).decode()

@@ -78,14 +78,16 @@ class _Neuromem:
         self._sessions: dict[str, str] = {}
         """The names of the sessions, by id."""
         self._sources: set[str] = set()
-        self._threads: dict[Any, str] = {}
-        self._documents: set[Any] = set()
+        self._threads: dict[str, str] = {}
+        """The names of the sessions that memories are from, by id."""
+        self._documents: set[str] = set()
+        """The memories that repeat a document, by id."""
         self._last: tuple[str, int, str | None] = ("", 0, None)
         """The conversation of the last message, its number, and the time of the message."""
 
     def session(self, row: dict[str, Any]) -> None:
         """A conversation."""
-        self._sessions[row["id"]] = text("session_id", row["session_id"])
+        self._sessions[str(row["id"])] = text("session_id", row["session_id"])
         self._conversation(row)
 
     def _conversation(self, row: dict[str, Any]) -> str:
@@ -118,15 +120,15 @@ class _Neuromem:
 
     def said_in(self, row: dict[str, Any]) -> None:
         """The conversation that a memory is from."""
-        if (name := self._sessions.get(row["session_id"])) is not None:
-            self._threads[row["memory_id"]] = name
+        if (name := self._sessions.get(str(row["session_id"]))) is not None:
+            self._threads[str(row["memory_id"])] = name
 
     def document(self, row: dict[str, Any]) -> None:
         """A document, of which neuromem's database has the text."""
         user, name = row["user_id"], text("filename", row["filename"])
         content = words("extracted_text", row.get("extracted_text") or "")
         if content.strip():
-            self._documents.add(row.get("embedding_id"))
+            self._documents.add(str(row.get("embedding_id")))
         place = f"{user}\0{name}"
         if place in self._sources:
             name = f"{str(row['id'])[:8]}-{name}"
@@ -134,14 +136,14 @@ class _Neuromem:
         about = filled(category=row.get("category"), tags=parsed(row.get("tags")), source_type=row.get("source_type"))
         source = {
             "id": self._filling.known(row["id"]), "kind": SourceKind.DOCUMENT, "locator": name,
-            "language": language_of(name), "media_type": row.get("mime_type"), "bytes": row.get("file_size"),
+            "language": language_of(name), "media_type": row.get("mime_type"), "bytes": row.get("file_size") or None,
             "metadata": object_of(row.get("metadata")) | about, "created_at": row.get("created_at"),
         }  # fmt: skip
         self._filling.text(source, content, PassageKind.DOCUMENT, user=user)
 
     def memory(self, row: dict[str, Any]) -> None:
         """A memory. What another one replaced, or what became invalid, is archived."""
-        if row.get("memory_type") == "document" and row["id"] in self._documents:
+        if row.get("memory_type") == "document" and str(row["id"]) in self._documents:
             self.repeated += 1
             return
         successor, ended = row.get("superseded_by"), row.get("expired_at")
@@ -160,7 +162,7 @@ class _Neuromem:
             "metadata": object_of(row.get("metadata")) | about, "importance": weight,
             "state": "archived" if successor or ended else "active", "valid_until": until,
             "archived_at": (until or ended or row.get("updated_at")) if successor or ended else None,
-            "valid_from": row.get("valid_from") or row.get("valid_at"), "thread_id": self._threads.get(row["id"]),
+            "valid_from": row.get("valid_from") or row.get("valid_at"), "thread_id": self._threads.get(str(row["id"])),
             "superseded_by": self._filling.known(successor), "created_at": row.get("created_at"),
             "updated_at": row.get("updated_at"),
         }  # fmt: skip
@@ -169,7 +171,7 @@ class _Neuromem:
     def value(self, row: dict[str, Any]) -> None:
         """A key-value pair, which becomes a value under its namespace as the topic and its key."""
         user, topic, key = (text(name, row[name]) for name in ("scope_id", "namespace", "key"))
-        value, name = parsed(row["value"]), f"{topic}/{key}"
+        value, name = parsed(words("value", row["value"])), f"{topic}/{key}"
         said = value if isinstance(value, str) else exact_json.dumps(value).decode()
         memory = {
             "id": self._filling.id("memory", user, name), "content": f"{name}: {said}", "kind": "keyed", "key": name,
