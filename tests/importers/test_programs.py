@@ -520,12 +520,13 @@ async def test_what_cannot_be_read_is_named(
         "postgres://u:s3cret@no-such-host.invalid/db", "postgresql://u:p@s3cret@127.0.0.1:1/db",
         "postgresql://u:p/s3cret@127.0.0.1:1/db", "postgresql://127.0.0.1:1/db?password=s3cret",
         "postgresql://u:s3cret@127.0.0.1:port/db", "postgresql://u:s3cret@127.0.0.1/db?s3cret=1",
-        "postgresql://u:s3cret%zz@127.0.0.1/db", "postgresql://u:[s3cret@127.0.0.1/db",
+        "postgresql://u:s3cret%zz@127.0.0.1/db", "postgresql://u:[s3cret@127.0.0.1/db", "mysql://u:s3cret@127.0.0.1/db",
     ],
 )  # fmt: skip
-async def test_no_password_is_told(bring: Any, address: str) -> None:
-    migration = Migration(ImportRequest("devmemory", address, dry_run=True), "default_user", None)
-    with pytest.raises((SetupError, Unavailable)) as refused:
+@pytest.mark.parametrize("kind", ["devmemory", "pimemento", "openmemory"])
+async def test_no_password_is_told(kind: Any, address: str) -> None:
+    migration = Migration(ImportRequest(kind, address, dry_run=True), "default_user", None)
+    with pytest.raises((Invalid, SetupError, Unavailable)) as refused:
         await migration.run()
     told = f"{refused.value.message} {refused.value.hint} {migration.report.as_json()} {refused.value.__cause__}"
     assert "s3cret" not in told

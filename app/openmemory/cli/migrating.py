@@ -343,4 +343,5 @@ def _readable(source: str, *, folder_too: bool = False) -> Path:
         with path.open("rb"):
             return path
     except OSError as error:
-        raise SetupError(f"{source}: {error.strerror}") from None
+        # Perhaps an address that was misspelled.
+        raise SetupError(f"{without_credentials(source)}: {error.strerror}") from None

@@ -33,7 +33,8 @@ class Filling:
         self.staging = staging
         self.program = program
         self._user = user
-        self._known: set[str] = set()
+        self._known: dict[tuple[str, ...], str] = {}
+        """The ids of named rows, by table and names."""
 
     def id(self, *of: str) -> str:
         """The id of something that the program names `of`."""
@@ -132,12 +133,12 @@ class Filling:
 
     def _made(self, table: str, *of: str, **row: str) -> str:
         """The id of a named row, which is added on first use. The last of `of` is its name."""
-        id_ = self.id(table, *of)
-        if id_ not in self._known:
-            if len(self._known) >= _MAX_NAMED:
-                raise BadSource(f"names more than {_MAX_NAMED:,} users, apps and categories")
-            self._known.add(id_)
-            self.staging.add(table, {"id": id_, "name": of[-1], **row})
+        if (known := self._known.get((table, *of))) is not None:
+            return known
+        if len(self._known) >= _MAX_NAMED:
+            raise BadSource(f"names more than {_MAX_NAMED:,} users, apps and categories")
+        self._known[table, *of] = id_ = self.id(table, *of)
+        self.staging.add(table, {"id": id_, "name": of[-1], **row})
         return id_
 
 

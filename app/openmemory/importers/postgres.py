@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SCHEMES = ("postgresql", "postgres")
 _CONNECT_SECONDS = 10
 _SETTINGS = {
-    "statement_timeout": "60s", "lock_timeout": "10s", "row_security": "off", "timezone": "UTC", "datestyle": "ISO",
+    "statement_timeout": "300s", "lock_timeout": "10s", "row_security": "off", "timezone": "UTC", "datestyle": "ISO",
 }  # fmt: skip
 """Settings of the transaction. Rules on rows would hide some without a word; with `row_security` off, the server
 refuses to read tables whose rules are for this role."""
@@ -34,7 +34,8 @@ _TABLES = """
 
 def is_database(source: str) -> bool:
     """Returns True for the address of a database, as SQLAlchemy or libpq write it."""
-    return source.partition("://")[0].partition("+")[0] in _SCHEMES and "://" in source
+    scheme, found, _ = source.partition("://")
+    return bool(found) and scheme.lower().partition("+")[0] in _SCHEMES
 
 
 def shown_address(source: str) -> str:
