@@ -31,8 +31,10 @@ from openmemory.config.settings import DEFAULT_COLLECTION, Settings, environment
 from openmemory.database.engine import Database
 from openmemory.dedup.comparison import MemoryComparison
 from openmemory.dedup.key_value_merge import KeyValueMerge
+from openmemory.dedup.merging import Merging
 from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
+from openmemory.dedup.scope import PIMEMENTO
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import PACKAGED, EmbedderUnavailable
@@ -125,6 +127,7 @@ class Services:
     replacements: Replacements
     short_ids: ShortIds
     adding: Adding
+    merging: Merging
     captures: Captures
     conversations: Conversations
     sessions: Sessions
@@ -311,6 +314,7 @@ async def open_services(
             adding=Adding(
                 memories, captures, KeyValueMerge(settings.dedup, intake), near, NearChanges(database, spaces)
             ),
+            merging=Merging(database, spaces, settings.dedup, intake, PIMEMENTO),
             captures=captures,
             capturing=capturing,
             windows=ConversationWindows(database, capturing, intake, settings.limits),
@@ -363,7 +367,7 @@ async def open_services(
             search=search,
             briefs=Briefs(database, search),
             timeline=Timeline(database),
-            stats=Stats(database, rates),
+            stats=Stats(database, rates, intake),
             feed=Feed(database),
             grants=Grants(database, Memory),
             keys=keys,

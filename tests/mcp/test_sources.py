@@ -43,11 +43,8 @@ async def test_toolsets_offer_their_tools(ask: Ask) -> None:
     values = {"project_register", "project_list", "project_status"}
     values |= {"memory_set", "memory_get", "memory_list", "memory_search", "memory_delete"}
     sessions = {"session_create", "session_get", "session_list", "session_search"}
-    assert await names("?toolsets=context") - usual == context
-    assert await names("?toolsets=mempack") - usual == context | notes
-    assert await names("?toolsets=devmemory") - usual == values | sessions | {
-        "search_files", "file_index", "file_search",
-    }  # fmt: skip
+    assert await names("?toolsets=context,notes") - usual == context | notes
+    assert await names("?toolsets=projects,sessions") - usual == values | sessions
 
 
 async def test_a_file_is_indexed_by_what_it_is_about(lines: Lines, failure: Failure) -> None:

@@ -253,6 +253,15 @@ class Attempts:
             "tool list_documents": self._tool("list_documents", lambda: {}),
             "tool restore_memories": self._tool("restore_memories", self._some, writes=True),
             "tool sync_vector_store": self._tool("sync_vector_store", lambda: {}),
+            "tool save_memory": self._tool("save_memory", self._entry, writes=True),
+            "tool get_memory": self._tool("get_memory", lambda: self._client() | {"limit": 100}),
+            "tool pimemento.search_memory": self._tool(
+                "pimemento.search_memory", lambda: {"query": self._query()["query"], "limit": 50} | self._client()
+            ),
+            "tool delete_memory": self._tool(
+                "delete_memory", lambda: self._client() | {"content_match": "alpaca"}, writes=True
+            ),
+            "tool memory_status": self._tool("memory_status", self._client),
         }
         # Looking is tried more often than what changes much, or concerns nobody.
         rare = {
@@ -363,6 +372,16 @@ class Attempts:
 
     def _question(self) -> dict[str, Any]:
         return {name: value for name, value in self._query().items() if name in ("query", "limit", "namespace")}
+
+    def _client(self) -> dict[str, Any]:
+        """The project, the user and the part of it that a call of Pimemento's tools names."""
+        more = {"user_id": self._rng.choice(self._world.users)} if self._rng.random() < 0.2 else {}
+        return {"client_id": self._namespace()} | more
+
+    def _entry(self) -> dict[str, Any]:
+        said = self._rng.choice([f"alpaca={self._rng.random()} | food=hay", self._text()["text"]])
+        kind = {"category": "business_context", "type": self._rng.choice(["insight", "decision"])}
+        return self._client() | kind | {"content": said, "reason": "The alpaca."}
 
     def _messages(self) -> dict[str, Any]:
         said = {
@@ -1013,7 +1032,7 @@ def _asks(arguments: dict[str, Any]) -> tuple[str, tuple[str, ...]] | None:
         return None
     if "repo" in arguments:  # what belongs to no project comes as well
         return arguments["query"].split()[-1], tuple(dict.fromkeys((arguments["repo"], "default")))
-    within = arguments.get("project_id", arguments.get("namespace"))
+    within = arguments.get("client_id", arguments.get("project_id", arguments.get("namespace")))
     return arguments["query"].split()[-1], () if within is None else (within,)
 
 

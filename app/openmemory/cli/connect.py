@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, checked_url, connected
-from openmemory.cli.options import ConfigFile, DataDir, Json, User, location_options
+from openmemory.cli.options import ConfigFile, DataDir, Json, OnlyTools, Toolsets, User, location_options
 from openmemory.cli.output import CommandAnswer, Table, local_time, note
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def connect(
         typer.Option(metavar="KEY", envvar="OPENMEMORY_API_KEY", help="A key of that service.", show_default=False),
     ] = None,
     user: User = None,
+    toolsets: Toolsets = None,
+    only: OnlyTools = None,
     project: Project = False,
     hooks: Annotated[
         bool, typer.Option("--hooks", help="Also show them a brief when a session starts: see `openmemory hooks add`.")
@@ -55,18 +57,22 @@ def connect(
 
     Adds one entry to the configuration file of each assistant. Comments and all other settings stay, and a backup is
     kept beside the file. Each assistant starts `openmemory mcp`, which starts the service if none runs.
+
+    With `--as mempack`, an assistant that is used to the tools of Mempack finds those, and no others.
     """
     from openmemory.cli.hooks import adding
+    from openmemory.config.settings import McpSettings
     from openmemory.connect import connections
     from openmemory.connect.links import link
-    from openmemory.connect.servers import program, server, shared_program
+    from openmemory.connect.servers import Offered, program, server, shared_program
     from openmemory.errors import Invalid
+    from openmemory.mcp.toolsets import chosen
 
     if project and remote and key:
         raise Invalid("--key", "does not belong into a project's files, which others read; leave it out")
     if project and hooks:
         raise Invalid("--hooks", "belong to the user's own files; leave out --project")
-    chosen = _chosen(names, project)
+    clients = _chosen(names, project)
     more = ["--user", user] if user else []
     if remote is None:
         # The environment of this machine does not belong into a project's files, which others read.
@@ -74,16 +80,18 @@ def connect(
     url = None if remote is None else checked_url(remote, "--remote").rstrip("/")
     start = shared_program() if project else program()
     command = [*start, "mcp", *more]
-    servers = {it.app: server(it, command, url, key=key, user=user) for it in chosen}
+    choice = chosen(McpSettings(), toolsets, only)  # refuses unknown names before they are written
+    offered = Offered(only=",".join(choice.names)) if choice.alone else Offered(toolsets)
+    servers = {it.app: server(it, command, url, key=key, user=user, offered=offered) for it in clients}
     if links:
-        found = {it.app: address for it in chosen if (address := link(it, servers[it.app]))}
+        found = {it.app: address for it in clients if (address := link(it, servers[it.app]))}
         CommandAnswer(found, Table(["client", "link"], list(found.items()), wide="link")).show(json=json)
         return
     plans: list[Plan] = [
-        (it, partial(_planned, it, project, partial(connections.connecting, server=servers[it.app]))) for it in chosen
+        (it, partial(_planned, it, project, partial(connections.connecting, server=servers[it.app]))) for it in clients
     ]
     if hooks:
-        plans += adding(_with_hooks(chosen), data_dir, config, user=user, url=url)
+        plans += adding(_with_hooks(clients), data_dir, config, user=user, url=url)
     change_files(plans, dry_run=dry_run, yes=yes, json=json)
     if project and remote is None and start != ("openmemory",) and not json:
         note(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli import project
-from openmemory.cli.options import ConfigFile, DataDir, Url, User, load_settings
+from openmemory.cli.options import ConfigFile, DataDir, OnlyTools, Toolsets, Url, User, load_settings
 
 
 def mcp(
@@ -18,10 +18,8 @@ def mcp(
     data_dir: DataDir = None,
     config: ConfigFile = None,
     url: Url = None,
-    toolsets: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="More tools to offer: context, files, projects and others."),
-    ] = None,
+    toolsets: Toolsets = None,
+    only: OnlyTools = None,
 ) -> None:
     """Run an MCP server on standard input and output.
 
@@ -52,6 +50,5 @@ def mcp(
     note = project.UNCONFIRMED if found.unconfirmed else None
     root = project.repository(folder) or folder
     here = None if found.namespace is None else HereProject(found.namespace, root, Checkout(folder), note)
-    asyncio.run(
-        bridge(address, settings, key, client=client, user=user, own=url is None, toolsets=toolsets, project=here)
-    )
+    offered = {"toolsets": toolsets, "only": only}
+    asyncio.run(bridge(address, settings, key, client=client, user=user, own=url is None, project=here, **offered))

@@ -64,6 +64,19 @@ About = Annotated[
     str | None,
     typer.Option(metavar="person|project", help="person: store it for the user, in no project.", rich_help_panel=SCOPE),
 ]
+Toolsets = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="More tools to offer: context, files, projects and others.", show_default=False),
+]
+OnlyTools = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="Offer these tools alone: those of mempack, devmemory or pimemento, or of a toolset.",
+        show_default=False,
+    ),
+]
 AllProjects = Annotated[bool, typer.Option("--all-projects", help="Every project of the user.", rich_help_panel=SCOPE)]
 Thread = Annotated[
     str | None,
@@ -144,7 +157,7 @@ def location_options(data_dir: str | None, config: Path | None, environ: Mapping
 
 def load_settings(config: Path | None, *, here: bool = True, **flags: Any) -> Settings:
     """The settings with the flags of a command; None means that a flag was not given. `here`: a settings file in the
-    working folder counts if the user confirmed it, and so do the variables of the old OpenMemory.
+    working folder counts if the user confirmed it, and so do the variables of older memory servers.
 
     Raises:
         SetupError: the settings cannot be used, or the file in the working folder is not confirmed.

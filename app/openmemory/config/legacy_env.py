@@ -1,4 +1,4 @@
-"""Reads the environment variables of the old OpenMemory: which ones still have an effect, and which are obsolete.
+"""Reads the environment variables of the old OpenMemory and of Pimemento: which have an effect, and which are obsolete.
 
 They have the lowest precedence, below openmemory.toml, `OPENMEMORY_*` and flags. Many machines set some of them for
 other purposes, so each is used only where its meaning is unambiguous. Pure. The value of a variable is never repeated,
@@ -20,6 +20,8 @@ SWITCH = "OPENMEMORY_INHERIT"
 Path_ = tuple[str, ...]
 
 _VECTORS = "vectors are in Qdrant, built in or at OPENMEMORY_QDRANT_URL, and are made anew from PostgreSQL"
+_MODEL = "the packaged model is used, unless OPENMEMORY_EMBEDDER_PROVIDER chooses another one"
+_STORE = "memories are in PostgreSQL, built in or at OPENMEMORY_DATABASE_URL"
 _PAGE = "it was built into the old web page, which goes on using its own"
 
 OBSOLETE = {
@@ -33,10 +35,24 @@ OBSOLETE = {
         ),
         _VECTORS,
     ),
+    **dict.fromkeys(("EMBEDDING_PROVIDER", "EMBEDDING_MODEL", "EMBEDDING_DIMENSIONS"), _MODEL),
+    **dict.fromkeys(("MEMORY_BACKEND", "MEMORY_DIR"), _STORE),
+    "MAX_ENTRIES_PER_CLIENT": "no entry is dropped; archive policies (openmemory policies) archive what is old",
     "NEXT_PUBLIC_API_URL": _PAGE,
     "NEXT_PUBLIC_USER_ID": f"{_PAGE}; the user when a request names none is OPENMEMORY_ACCESS_DEFAULT_USER",
 }  # fmt: skip
 """Variables that have no meaning any more, and what to use instead."""
+
+_PIMEMENTO: dict[str, Path_] = {
+    "MEMORY_HOST": ("host",),
+    "MEMORY_PORT": ("port",),
+    "MEMORY_AUTH_TOKEN": ("access", "api_key"),
+    "MAX_CONTENT_LEN": ("mcp", "max_content"),
+    "SAVE_RATE_LIMIT": ("rates", "saves"),
+    "SAVE_RATE_WINDOW": ("rates", "window"),
+    "SEMANTIC_DEDUP_THRESHOLD": ("dedup", "min_similarity"),
+}
+"""Variables of Pimemento that are settings of this service under another name."""
 
 _OLLAMA_PORT = 11434
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared with, not listened on
@@ -61,7 +77,7 @@ class LegacySettings:
         for how, notes in (("in use", self.used), ("without effect", self.ignored)):
             if notes:
                 told = "; ".join(f"{name} ({meaning})" for name, meaning in notes.items())
-                found.append(f"variables of the old OpenMemory {how}: {told}")
+                found.append(f"variables of older memory servers {how}: {told}")
         if found:
             found.append(f"{SWITCH}=off leaves all of them aside; `openmemory config` shows what is in force")
         return found
@@ -84,6 +100,7 @@ def inherit(
     reading.user(account)
     reading.database()
     reading.qdrant()
+    reading.pimemento()
     chosen = {reading.model("embedder"), reading.model("llm")}
     reading.openai_key()
     if "ollama" not in chosen:
@@ -137,6 +154,12 @@ class _Reading:
         else:
             advice = "the two make no address; set OPENMEMORY_QDRANT_URL, such as http://host:6333"
             self.ignore(advice, "QDRANT_HOST", "QDRANT_PORT")
+
+    def pimemento(self) -> None:
+        """The variables of Pimemento that have a setting of their own here."""
+        for name, path in _PIMEMENTO.items():
+            if (value := self._environ.get(name)) is not None:
+                self._take(path, value, name)
 
     def model(self, part: str) -> str:
         """Read one of the two models and return its provider. Unless a provider is chosen, no provider is called."""

@@ -1,5 +1,5 @@
 """Settings: a settings file, then `OPENMEMORY_*` environment variables, then command-line flags; the last wins.
-The environment variables of the old OpenMemory have the lowest precedence (`legacy_env.py`).
+The environment variables of older memory servers have the lowest precedence (`legacy_env.py`).
 
 A key `section.name` is spelt `OPENMEMORY_SECTION_NAME` in the environment. An unknown key in the file, a mistyped
 variable or an invalid value stops the start. The error names the key, its source and the valid values.
@@ -215,6 +215,7 @@ class McpSettings(Section):
             "files",
             "mempack",
             "notes",
+            "pimemento",
             "projects",
             "review",
             "sessions",
@@ -227,7 +228,13 @@ class McpSettings(Section):
         " documents, sessions and threads: those for documents, sessions and conversations; files: those for files;"
         " context: packs and the state of a project; notes: links and notes; projects: values by topic and key;"
         " review: facts that disagree;"
-        " devmemory: files, projects and sessions; mempack: context and notes.",
+        " devmemory, mempack and pimemento: the tools of these servers alone, without the usual ones.",
+    )
+    max_content: int = Field(
+        500,
+        ge=1,
+        le=100_000,
+        description="Characters of a text that save_memory keeps. The rest is cut, with a warning.",
     )
     write_mode: Literal["auto", "ask", "off"] = Field(
         "auto",
@@ -299,7 +306,7 @@ class Settings(Section):
 
     @property
     def inherited(self) -> legacy_env.LegacySettings:
-        """The settings that the variables of the old OpenMemory provide."""
+        """The settings that the variables of older memory servers provide."""
         return self._inherited
 
     @property
@@ -365,7 +372,7 @@ def load(
 
     `file`: a TOML file, which must exist if given. Otherwise `OPENMEMORY_CONFIG` names it, and otherwise there is none:
     nothing is read because of the working folder. `flags`: dotted key → value; None means "not given". `inherit`: the
-    variables of the old OpenMemory count.
+    variables of older memory servers count.
 
     Raises:
         SetupError: an unknown key, a mistyped variable or an invalid value; the message names the key, its source and

@@ -6,10 +6,37 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from openmemory.connect.clients import AssistantClient, ServerAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The tools that an assistant is to be offered, besides the usual ones or alone.
+
+    Usage: `Offered(only="mempack").options`.
+    """
+
+    toolsets: str | None = None
+    only: str | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The options of `openmemory mcp`."""
+        return [part for name, value in self.query.items() for part in (f"--{name}", value)]
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The parameters of an address."""
+        given = {"toolsets": self.toolsets, "as": self.only}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+USUAL = Offered()
+"""The usual tools."""
 
 
 def program() -> tuple[str, ...]:
@@ -27,13 +54,21 @@ def shared_program() -> tuple[str, ...]:
 
 
 def server(
-    client: AssistantClient, command: Sequence[str], url: str | None, *, key: str | None, user: str | None
+    client: AssistantClient,
+    command: Sequence[str],
+    url: str | None,
+    *,
+    key: str | None,
+    user: str | None,
+    offered: Offered = USUAL,
 ) -> ServerAddress:
     """The way of this assistant to the service, under its own name. `url`: None if the service is on this machine."""
-    command = (*command, "--client", client.app)
+    command = (*command, "--client", client.app, *offered.options)
     if url is None:
         return ServerAddress(command=command)
     if client.remote is None:
         return ServerAddress(command=(*command, "--url", url), env={"OPENMEMORY_API_KEY": key} if key else {})
-    path = f"/mcp/{quote(client.app, safe='')}/http/{quote(user, safe='')}?format=compact" if user else "/mcp"
+    path = f"/mcp/{quote(client.app, safe='')}/http/{quote(user, safe='')}" if user else "/mcp"
+    query = offered.query if not user or offered.only else {"format": "compact"} | offered.query
+    path += f"?{urlencode(query, safe=',')}" if query else ""
     return ServerAddress(url=url + path, headers={"Authorization": f"Bearer {key}"} if key else {})

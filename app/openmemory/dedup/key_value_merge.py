@@ -23,9 +23,10 @@ from openmemory.config.sections import DedupSettings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.database.locks import lock
-from openmemory.dedup.key_values import Pairs, merged, parsed
+from openmemory.dedup.key_values import FACTS, Pairs, merged, parsed
 from openmemory.dedup.port import Dedup
 from openmemory.dedup.rewriting import complete, rewritable
+from openmemory.dedup.scope import SharedScope
 from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
 from openmemory.memories import changes
@@ -50,11 +51,13 @@ APART = "Stored apart: it could not be merged with the memory that has such keys
 
 
 class KeyValueMerge:
-    """Applies the policy `dedup.key_values` to texts with key-value facts."""
+    """Applies the policy `dedup.key_values` to texts with key-value facts. `scope`: the memories that they may be
+    merged into, if not only those of the same app and kind."""
 
-    def __init__(self, settings: DedupSettings, intake: Intake) -> None:
+    def __init__(self, settings: DedupSettings, intake: Intake, scope: SharedScope | None = None) -> None:
         self._merges = settings.key_values == "merge"
         self._intake = intake
+        self._scope = scope
 
     def concerns(self, caller: Caller, new: CheckedMemory) -> bool:
         """Returns True if a text consists of key-value facts and may be merged.
@@ -62,7 +65,8 @@ class KeyValueMerge:
         Excluded are texts that look like prompt injection, are valid only for a period or describe the past. A caller
         without read access is excluded too, because the answer shows the old values.
         """
-        if not self._merges or new.labels or new.is_bounded:
+        bounded = new.is_bounded if self._scope is None else not self._scope.admits(new)
+        if not self._merges or new.labels or bounded:
             return False
         past = new.created_at is not None and new.created_at < datetime.now(UTC) - LATE
         return not past and Scope.READ in caller.principal.scopes and parsed(new.text) is not None
@@ -76,13 +80,13 @@ class KeyValueMerge:
 
         Returns None if there is no such memory or an exact duplicate. The text is then added as usual.
         """
-        app_id = apps[new.app or caller.app]
-        await lock(tx, f"pairs {app_id} {new.kind} {new.namespace}")
+        app_id, scope = apps[new.app or caller.app], self._scope
+        await lock(tx, f"pairs {app_id} {new.kind} {new.namespace}" if scope is None else f"pairs {caller.user_id}")
         for _ in range(LOOKS):
-            best = await _best(tx, caller, new, app_id)
-            if best is None or best.hash == changes.text_hash(new.text):
+            best = await _best(tx, caller, new, app_id, scope)
+            if best is None or (scope is None and best.hash == changes.text_hash(new.text)):
                 return None
-            row = await _locked(tx, caller, new, app_id, best.id)
+            row = await _locked(tx, caller, best.id, values(caller, new, app_id, scope), scope)
             if row is not None and _shared(row, new):
                 return await self._merge(tx, caller, new, row, apps)
         return await _apart(tx, caller, new, apps)
@@ -90,10 +94,12 @@ class KeyValueMerge:
     async def _merge(self, tx: Tx, caller: Caller, new: CheckedMemory, row: Any, apps: dict[str, UUID]) -> MemoryAdded:
         newer = parsed(new.text) or {}
         union = merged(parsed(row.content) or {}, newer)
-        if not (union.added or union.changed or _brings_more(row, new)):
+        if self._scope is None and not (union.added or union.changed or _brings_more(row, new)):
             await access_log.record(tx, caller, AccessType.SEARCH, [row.id], {"part": "pairs"})
             return MemoryAdded(id=row.id, memory=row.content, event=Event.NONE, note=HELD)
         joint = replace(new, text=union.text if union.added or union.changed else row.content)
+        if FACTS in new.metadata:
+            joint = replace(joint, metadata={**new.metadata, FACTS: parsed(joint.text)})
         revisions = await _revisions(tx, row.id) if union.changed else []
         known = PairSource(app=new.app or caller.app, at=row.updated_at)
         changed = [
@@ -103,7 +109,7 @@ class KeyValueMerge:
         labels = self._intake.labels(joint.text, {**row.metadata, **new.metadata})
         operation = {"operation": "pairs"}
         if labels or parsed(joint.text) is None or not await complete(
-            tx, caller, row, joint, self._intake, logged=operation
+            tx, caller, row, joint, self._intake, logged=operation, replaces=self._scope is not None
         ):  # fmt: skip
             return await _apart(tx, caller, new, apps)
         note = f"{MERGED} added: {', '.join(union.added)}." if union.added else MERGED
@@ -131,16 +137,16 @@ async def _apart(tx: Tx, caller: Caller, new: CheckedMemory, apps: dict[str, UUI
     return added.model_copy(update={"note": APART}) if added.event is Event.ADD else added
 
 
-async def _best(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> Any:
+async def _best(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID, scope: SharedScope | None) -> Any:
     """The id, text and hash of the memory to merge with, or of an exact duplicate."""
-    rows = await candidates(caller.owner, caller.default).rows(tx, values(caller, new, app_id))
+    rows = await candidates(caller.owner, caller.default, scope).rows(tx, values(caller, new, app_id, scope))
     if rows and rows[0].hash == changes.text_hash(new.text):
         return rows[0]
     best = max(rows, key=lambda row: _shared(row, new), default=None)
     return best if best is not None and _shared(best, new) else None
 
 
-async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID, memory_id: UUID) -> Any:
+async def _locked(tx: Tx, caller: Caller, memory_id: UUID, bound: dict[str, Any], scope: SharedScope | None) -> Any:
     """Locks a memory that was found and returns its current state. None if it can no longer be merged."""
     query = (
         select(
@@ -150,22 +156,25 @@ async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID, memo
             Memory.updated_at,
             CATEGORY_NAMES.label("categories"),
         )
-        .where(Memory.id == memory_id, _mergeable(caller))
+        .where(Memory.id == memory_id, _mergeable(caller, scope))
         .with_for_update(of=Memory, key_share=True)
     )
-    return (await tx.execute(query, values(caller, new, app_id))).one_or_none()
+    return (await tx.execute(query, bound)).one_or_none()
 
 
-def values(caller: Caller, new: CheckedMemory, app_id: UUID) -> dict[str, Any]:
+def values(caller: Caller, new: CheckedMemory, app_id: UUID, scope: SharedScope | None = None) -> dict[str, Any]:
     """The parameters that the statements bind."""
-    return caller.parameters | {
-        "pairs_app": app_id, "pairs_namespace": new.namespace, "pairs_kind": new.kind, "pairs_name": new.key,
-        "pairs_text": new.text, "pairs_hash": changes.text_hash(new.text),
-    }  # fmt: skip
+    found = caller.parameters | {"pairs_text": new.text, "pairs_hash": changes.text_hash(new.text)}
+    if scope is not None:
+        return found | scope.values(new)
+    names = {"pairs_namespace": new.namespace, "pairs_kind": new.kind, "pairs_name": new.key}
+    return found | names | {"pairs_app": app_id}
 
 
-def _mergeable(caller: Caller) -> ColumnElement[bool]:
+def _mergeable(caller: Caller, scope: SharedScope | None) -> ColumnElement[bool]:
     """The memories that key-value facts may be merged into. Execute with `values`."""
+    if scope is not None:
+        return scope.rewritable(caller)
     return and_(
         rewritable(caller, *(bindparam(f"pairs_{name}", type_=String) for name in ("namespace", "kind", "name"))),
         Memory.app_id == bindparam("pairs_app", type_=SqlUuid),
@@ -173,7 +182,7 @@ def _mergeable(caller: Caller) -> ColumnElement[bool]:
 
 
 @cache
-def candidates(owner: bool, default: Default) -> CompiledStatement:
+def candidates(owner: bool, default: Default, scope: SharedScope | None = None) -> CompiledStatement:
     """The memories that share keys with a text: first an exact duplicate, then by number of shared keys, then the
     newest. Binds `values`."""
     caller = Caller.anyone(owner=owner, default=default)
@@ -184,7 +193,7 @@ def candidates(owner: bool, default: Default) -> CompiledStatement:
     shared = select(func.count()).select_from(held).where(common).correlate(Memory).scalar_subquery()
     query = (
         select(Memory.id, Memory.content, Memory.hash)
-        .where(_mergeable(caller), keys.bool_op("&&")(asked), literal_column(f"({LOOKS_LIKE_KEY_VALUES})"))
+        .where(_mergeable(caller, scope), keys.bool_op("&&")(asked), literal_column(f"({LOOKS_LIKE_KEY_VALUES})"))
         .order_by(
             (Memory.hash == bindparam("pairs_hash", type_=String)).desc(),
             shared.desc(),

@@ -15,6 +15,9 @@ from openmemory.content_policy.injection import instructs
 from openmemory.memories.schemas import PairChange
 from openmemory.serialization.zones import UTC_ZONE, day_shown
 
+FACTS = "kv"
+"""The field of the metadata that repeats the facts of a text, where a client stores them there too."""
+
 MAX_TEXT_LENGTH = 4_096
 """The maximum length of a text of key-value facts. The index of keys (`idx_memory_key_values`) uses the same limit."""
 

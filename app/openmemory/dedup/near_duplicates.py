@@ -28,6 +28,7 @@ from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, MIN_SIMILARITY, Relati
 from openmemory.dedup.port import Dedup
 from openmemory.dedup.rewriting import complete, rewritable
 from openmemory.dedup.sameness import item, sameness
+from openmemory.dedup.scope import SharedScope
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
@@ -78,13 +79,23 @@ class NearDuplicates:
 
 
 class Duplicates:
-    """Finds near duplicates and applies the policy `dedup.near_duplicates`."""
+    """Finds near duplicates and applies the policy `dedup.near_duplicates`. `scope`: the memories that a text may be
+    merged into, if not only those of the same kind and key. In a scope, the newer of two texts that say the same stays.
+    """
 
-    def __init__(self, database: Database, spaces: Spaces, settings: DedupSettings, intake: Intake) -> None:
+    def __init__(
+        self,
+        database: Database,
+        spaces: Spaces,
+        settings: DedupSettings,
+        intake: Intake,
+        scope: SharedScope | None = None,
+    ) -> None:
         self._database = database
         self._spaces = spaces
         self._settings = settings
         self._intake = intake
+        self._scope = scope
         self._rulebook = RuleCache()
 
     async def near(self, caller: Caller, new: CheckedMemory) -> NearDuplicates:
@@ -100,7 +111,7 @@ class Duplicates:
         if (
             self._settings.near_duplicates == "keep"
             or Scope.READ not in caller.principal.scopes
-            or not _comparable(new)
+            or not self._is_comparable(new)
         ):
             return NearDuplicates()
         space = self._spaces.serving
@@ -111,7 +122,8 @@ class Duplicates:
         if not caller.owner:
             async with self._database.statement() as tx:
                 rules = await self._rulebook.of(tx, caller)
-        where = Filter(caller.user_id, namespaces=(new.namespace,), kinds=(new.kind,), rules=rules)
+        kinds = (new.kind,) if self._scope is None else self._scope.kinds
+        where = Filter(caller.user_id, namespaces=(new.namespace,), kinds=kinds, rules=rules)
         try:
             hits = await space.search((await space.query(new.text)).vector, where, NEAREST)
         except (EmbedderUnavailable, IndexUnavailable) as error:
@@ -121,10 +133,10 @@ class Duplicates:
         return NearDuplicates(await self._alike(caller, new, hits) if hits else [])
 
     async def _alike(self, caller: Caller, new: CheckedMemory, hits: Sequence[Hit]) -> list[NearDuplicate]:
-        which = _candidates(caller, new, [hit.id for hit in hits])
+        which = self._candidates(caller, new, [hit.id for hit in hits])
         query = select(Memory.id, Memory.namespace, Memory.key, Memory.content, Memory.revision).where(which)
         async with self._database.statement() as tx:
-            rows = {row.id: row for row in await tx.execute(query, caller.parameters)}
+            rows = {row.id: row for row in await tx.execute(query, self._values(caller, new))}
         # In a thread: comparing long texts takes milliseconds each.
         return await asyncio.to_thread(_judged, new, [(hit, rows[hit.id]) for hit in hits if hit.id in rows])
 
@@ -140,12 +152,13 @@ class Duplicates:
         if near.note is not None:
             [stored] = await changes.add(tx, caller, [new], apps)
             return stored.model_copy(update={"note": near.note})
-        if not near.alike or await _is_exact_duplicate(tx, caller, new, apps[new.app] if new.app else caller.app_id):
+        app_id = apps[new.app] if new.app else caller.app_id
+        if not near.alike or (self._scope is None and await _is_exact_duplicate(tx, caller, new, app_id)):
             return None  # an exact duplicate is handled as usual
         if self._settings.near_duplicates == "ask":
             return await self._ask(tx, caller, new, near, apps)
         for alike in near.alike:
-            if (row := await _locked(tx, caller, new, alike)) is None:
+            if (row := await self._locked(tx, caller, new, alike)) is None:
                 continue
             supersedes = self._settings.near_duplicates == "supersede"
             if superseding.is_later(row.said, new.created_at) and (supersedes or alike.relation is Relation.MORE):
@@ -160,8 +173,9 @@ class Duplicates:
         self, tx: Tx, caller: Caller, new: CheckedMemory, near: NearDuplicates, apps: dict[str, UUID]
     ) -> MemoryAdded:
         [added] = await changes.add(tx, caller, [new], apps)
-        query = select(Memory.id, Memory.revision).where(_candidates(caller, new, [each.id for each in near.alike]))
-        rows = {row.id: row.revision for row in await tx.execute(query, caller.parameters)}
+        which = self._candidates(caller, new, [each.id for each in near.alike])
+        query = select(Memory.id, Memory.revision).where(which)
+        rows = {row.id: row.revision for row in await tx.execute(query, self._values(caller, new))}
         there = [each for each in near.alike if rows.get(each.id) == each.revision][:SHOWN]
         if added.event is not Event.ADD or not there:
             return added
@@ -172,13 +186,42 @@ class Duplicates:
     async def _merge(
         self, tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate, row: Any
     ) -> MemoryAdded | None:
-        if alike.relation is Relation.SAME:
+        if alike.relation is Relation.SAME and self._scope is None:
             await _shown(tx, caller, [alike.id])
             return MemoryAdded(id=alike.id, memory=alike.memory, event=Event.NONE, note=MERGED)
-        if not await complete(tx, caller, row, new, self._intake):
+        if not await complete(tx, caller, row, new, self._intake, replaces=self._scope is not None):
             return None
-        more = {"previous_memory": alike.memory, "note": COMPLETED}
+        more: dict[str, Any] = {"previous_memory": alike.memory, "note": COMPLETED}
+        if self._scope is not None:
+            more["possible_duplicates"] = [PossibleDuplicate(id=alike.id, memory=alike.memory, likeness=alike.likeness)]
         return MemoryAdded(id=alike.id, memory=new.text, event=Event.UPDATE, **more)
+
+    def _is_comparable(self, new: CheckedMemory) -> bool:
+        bounded = new.is_bounded if self._scope is None else not self._scope.admits(new)
+        return not new.labels and not bounded and len(new.text) <= MAX_TEXT_LENGTH
+
+    def _candidates(self, caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> ColumnElement[bool]:
+        """The memories among `ids` that may count as duplicates of a new one. Execute with `_values`."""
+        scope = self._scope
+        own = rewritable(caller, new.namespace, new.kind, new.key) if scope is None else scope.rewritable(caller)
+        return and_(Memory.id == func.any(list(ids)), own, is_comparable())
+
+    def _values(self, caller: Caller, new: CheckedMemory) -> dict[str, Any]:
+        return caller.parameters | ({} if self._scope is None else self._scope.values(new))
+
+    async def _locked(self, tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate) -> Any:
+        """Locks a memory that was found. None if it has changed, or the caller has lost access to it."""
+        query = (
+            select(
+                Memory.id,
+                Memory.metadata_.label("metadata"),
+                CATEGORY_NAMES.label("categories"),
+                superseding.SAID_AT.label("said"),
+            )
+            .where(self._candidates(caller, new, [alike.id]), Memory.revision == alike.revision)
+            .with_for_update(of=Memory, key_share=True)
+        )
+        return (await tx.execute(query, self._values(caller, new))).one_or_none()
 
 
 def least_similarity(settings: DedupSettings, model: str) -> float | None:
@@ -205,16 +248,6 @@ def _judged(new: CheckedMemory, near: Sequence[tuple[Hit, Any]]) -> list[NearDup
     return found
 
 
-def _comparable(new: CheckedMemory) -> bool:
-    return not new.labels and not new.is_bounded and len(new.text) <= MAX_TEXT_LENGTH
-
-
-def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> ColumnElement[bool]:
-    """The memories among `ids` that may count as duplicates of a new one. Execute with `caller.parameters`."""
-    same = rewritable(caller, new.namespace, new.kind, new.key)
-    return and_(Memory.id == func.any(list(ids)), same, is_comparable())
-
-
 def is_comparable() -> ColumnElement[bool]:
     """The memories whose texts can be compared.
 
@@ -222,21 +255,6 @@ def is_comparable() -> ColumnElement[bool]:
     """
     waits = exists().where(OutboxEntry.kind == ItemKind.MEMORY.value, OutboxEntry.id == Memory.id)
     return and_(func.length(Memory.content) <= MAX_TEXT_LENGTH, ~waits)
-
-
-async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate) -> Any:
-    """Locks a memory that was found. None if it has changed, or the caller has lost access to it."""
-    query = (
-        select(
-            Memory.id,
-            Memory.metadata_.label("metadata"),
-            CATEGORY_NAMES.label("categories"),
-            superseding.SAID_AT.label("said"),
-        )
-        .where(_candidates(caller, new, [alike.id]), Memory.revision == alike.revision)
-        .with_for_update(of=Memory, key_share=True)
-    )
-    return (await tx.execute(query, caller.parameters)).one_or_none()
 
 
 async def _is_exact_duplicate(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> bool:

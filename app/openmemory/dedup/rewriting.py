@@ -16,7 +16,7 @@ from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.intake import Intake
 from openmemory.memories.models import Memory
-from openmemory.memories.schemas import CheckedMemory, MemoryUpdate
+from openmemory.memories.schemas import CheckedMemory, Expiry, MemoryUpdate
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +42,19 @@ def is_rewritable(caller: Caller) -> ColumnElement[bool]:
 
 
 async def complete(
-    tx: Tx, caller: Caller, row: Any, new: CheckedMemory, intake: Intake, *, logged: dict[str, Any] | None = None
+    tx: Tx,
+    caller: Caller,
+    row: Any,
+    new: CheckedMemory,
+    intake: Intake,
+    *,
+    logged: dict[str, Any] | None = None,
+    replaces: bool = False,
 ) -> bool:
     """Give a memory the new text, and add the new metadata and categories to it.
 
     `row` holds the id, metadata and categories of the locked memory. `logged`: additional data for the access log.
+    `replaces`: the categories, the kind and the expiry become those of the new text.
     Returns False if that is not possible, because the result is too large or has an active exact duplicate.
     """
     try:
@@ -54,7 +62,9 @@ async def complete(
             MemoryUpdate(
                 new.text,
                 metadata={**row.metadata, **new.metadata},
-                categories=tuple(dict.fromkeys((*row.categories, *new.categories))),
+                categories=new.categories if replaces else tuple(dict.fromkeys((*row.categories, *new.categories))),
+                expiry=Expiry(new.expires_at) if replaces else None,
+                kind=new.kind if replaces else None,
             )
         )
         async with tx.begin_nested():

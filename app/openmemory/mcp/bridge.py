@@ -27,7 +27,8 @@ from openmemory.config.settings import Settings
 from openmemory.embedded.folder import default_data_dir, running_service
 from openmemory.errors import OpenMemoryError
 from openmemory.identity.names import one_word
-from openmemory.mcp.formats import AnswerFormat, default_format, named_toolsets
+from openmemory.mcp.formats import AnswerFormat, default_format
+from openmemory.mcp.toolsets import chosen
 from openmemory.serialization.exact_json import no_number
 from openmemory.serialization.surrogates import replace_in_json
 from openmemory.serialization.zones import HEADER, machine_zone
@@ -97,6 +98,7 @@ async def bridge(
     user: str | None = None,
     own: bool = True,
     toolsets: str | None = None,
+    only: str | None = None,
     project: HereProject | None = None,
 ) -> None:
     """Forwards messages until standard input ends; pending calls are still answered.
@@ -105,7 +107,8 @@ async def bridge(
     folder: when nobody listens at the address any more, the folder names the address of its successor. Only the
     protocol is written to standard output.
 
-    `project`: what the tools mean if a call names no project.
+    `toolsets`: those to offer besides the usual tools. `only`: those to offer alone. `project`: what the tools mean if
+    a call names no project.
 
     Without a `user` it is the one that the service means, and without either the app has the client's own name.
     """
@@ -114,10 +117,9 @@ async def bridge(
         path += f"/{quote(client or settings.access.default_app, safe='')}/http/{quote(user or '', safe='')}"
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     # Assistants are at the other end, whatever the address looks like.
-    named = named_toolsets(settings.mcp, toolsets)
-    headers["X-MCP-Format"] = default_format(settings.mcp, named, AnswerFormat.COMPACT)
-    if toolsets is not None:
-        headers["X-MCP-Toolsets"] = toolsets
+    choice = chosen(settings.mcp, toolsets, only)
+    headers["X-MCP-Format"] = default_format(settings.mcp, choice, AnswerFormat.COMPACT)
+    headers |= {name: value for name, value in (("X-MCP-Toolsets", toolsets), ("X-MCP-As", only)) if value is not None}
     if project is not None:
         headers["X-MCP-Project"] = quote(project.namespace, safe="")
         headers["X-MCP-Folder"] = quote(project.folder, safe="")

@@ -34,6 +34,7 @@ from openmemory.mcp.http_errors import no_session, refuse, refused
 from openmemory.mcp.identity import Identity, bind, identified, names_of, offer_of
 from openmemory.mcp.server import mcp_server
 from openmemory.mcp.streamable import Streamable
+from openmemory.mcp.toolsets import OTHER_SERVERS
 from openmemory.services import Services
 from openmemory.sessions.storage import SessionOwner
 from openmemory.telemetry.traffic import Traffic
@@ -101,6 +102,8 @@ class McpDoors:
         self.routes: list[BaseRoute] = [
             _Door("/mcp/{client}/http/{user}", self._streamable),
             _Door("/mcp", self._streamable),
+            *(_Door(f"/mcp/{name}", self._streamable) for name in OTHER_SERVERS),
+            *(_Door(f"/mcp/{name}/sse", self._open_sse) for name in OTHER_SERVERS),
             _Door("/mcp/messages", self._post_message),
             _Door("/mcp/sse", self._open_sse),
             _Door("/mcp/{client}/sse/{user}", self._open_sse),

@@ -1,22 +1,13 @@
-"""The toolsets that a client can ask for, and the forms of answers."""
+"""The forms of answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
 from openmemory.config.settings import McpSettings
 from openmemory.errors import Invalid
-
-TOOLSETS = frozenset({"admin", "context", "documents", "files", "notes", "projects", "review", "sessions", "threads"})
-"""The toolsets that are offered only on request."""
-
-ALIASES = {"devmemory": ("files", "projects", "sessions"), "mempack": ("context", "notes")}
-"""Other memory servers, with the toolsets whose tools have the names and arguments of theirs.
-
-A client that asks for one of them gets their answers too, unless it asks for another form.
-"""
+from openmemory.mcp.toolsets import ToolChoice
 
 
 class AnswerFormat(StrEnum):
@@ -28,17 +19,14 @@ class AnswerFormat(StrEnum):
     """The answers of the servers that we succeed: JSON or a text, and structured content."""
 
 
-def named_toolsets(settings: McpSettings, named: str | None) -> list[str]:
-    """Returns the toolsets that a client names, separated by commas; those of the settings if it names none."""
-    return [*settings.toolsets] if named is None else [each.strip() for each in named.split(",") if each.strip()]
-
-
-def default_format(settings: McpSettings, toolsets: Iterable[str], usual: AnswerFormat) -> AnswerFormat:
-    """Returns the form of answers for a client that asks for none: that of the settings, or else JSON with the toolsets
-    of another server, or else `usual`."""
+def default_format(settings: McpSettings, choice: ToolChoice, usual: AnswerFormat) -> AnswerFormat:
+    """Returns the form of answers for a client that asks for none: that of the settings, or else that of the tools that
+    it wants alone, or else `usual`."""
     if settings.format != "auto":
         return answer_format(settings.format)
-    return usual if ALIASES.keys().isdisjoint(toolsets) else AnswerFormat.JSON
+    if choice.alone:
+        return AnswerFormat.JSON if choice.answers_as_json else AnswerFormat.COMPACT
+    return usual
 
 
 def answer_format(value: Any) -> AnswerFormat:

@@ -14,15 +14,9 @@ from openmemory.config.settings import LimitSettings, McpSettings
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal
 from openmemory.identity.request import RequestContext
-from openmemory.mcp.formats import (
-    ALIASES,
-    TOOLSETS,
-    AnswerFormat,
-    answer_format,
-    default_format,
-    named_toolsets,
-)
+from openmemory.mcp.formats import AnswerFormat, answer_format, default_format
 from openmemory.mcp.places import NO_PROJECT, ClientProject
+from openmemory.mcp.toolsets import OTHER_SERVERS, USUAL_TOOLS, ToolChoice, chosen
 from openmemory.memories import validation
 from openmemory.projects.anchors import commit
 from openmemory.sessions.storage import SessionNames
@@ -32,18 +26,20 @@ _KEY = "openmemory.identity"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The tools as a client wants them: the form of the answers, and toolsets besides the usual tools.
+    """The tools as a client wants them: the form of the answers, and the tools that are listed.
 
     `legacy` is true where old clients call: at OpenMemory's own addresses, without asking for a form of answers.
     """
 
     format: AnswerFormat = AnswerFormat.COMPACT
-    toolsets: frozenset[str] = frozenset()
+    tools: ToolChoice = USUAL_TOOLS
     legacy: bool = False
     project: ClientProject = NO_PROJECT
     """The project that the tools mean if a call names none."""
     head: str | None = None
     """The commit that the client's folder has checked out."""
+    branch: str | None = None
+    """The branch that the client's folder has checked out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +76,37 @@ def names_of(request: Request, limits: LimitSettings) -> SessionNames:
 
 
 def offer_of(request: Request, settings: McpSettings, limits: LimitSettings) -> Offer:
-    """Returns what `format`, `toolsets`, `project`, `folder` and `head` ask for, in the query, in the headers
-    `X-MCP-Format`, `X-MCP-Toolsets`, `X-MCP-Project`, `X-MCP-Folder` and `X-MCP-Head`, or in the settings. The headers
-    of the project and its folder are percent-encoded.
+    """Returns what `format`, `toolsets`, `as`, `project`, `folder`, `branch` and `head` ask for, in the query, in
+    headers such as `X-MCP-Format`, or in the settings. An address such as `/mcp/mempack` names the tools too. The
+    headers of the project, its folder and its branch are percent-encoded.
 
     Raises:
         Invalid: a value is unknown.
     """
-    asked = request.query_params.get("format") or request.headers.get("x-mcp-format")
-    toolsets = named_toolsets(settings, request.query_params.get("toolsets") or request.headers.get("x-mcp-toolsets"))
+
+    def given(name: str) -> str | None:
+        return request.query_params.get(name) or request.headers.get(f"x-mcp-{name}") or None
+
+    asked, only = given("format"), given("as")
+    if (server := _server_in(request.scope["route"].path)) is not None:
+        only = ",".join(filter(None, (server, only)))
+    tools = chosen(settings, given("toolsets"), only)
     usual = AnswerFormat.JSON if request.path_params else AnswerFormat.COMPACT
-    chosen = answer_format(asked) if asked else default_format(settings, toolsets, usual)
-    toolsets = [one for named in toolsets for one in ALIASES.get(named, (named,))]
-    if unknown := set(toolsets) - TOOLSETS:
-        known = ", ".join(sorted({*TOOLSETS, *ALIASES}))
-        raise Invalid("toolsets", f"has no toolset {min(unknown)[:80]!r}; known is {known}")
+    form = answer_format(asked) if asked else default_format(settings, tools, usual)
     legacy = bool(request.path_params) and asked is None
-    named, folder = (
+    named, folder, branch = (
         request.query_params.get(name) or unquote(request.headers.get(f"x-mcp-{name}", "")) or None
-        for name in ("project", "folder")
+        for name in ("project", "folder", "branch")
     )
     project = ClientProject(named and validation.name(named, "project", limits), folder)
-    head = request.query_params.get("head") or request.headers.get("x-mcp-head") or None
-    return Offer(chosen, frozenset(toolsets), legacy, project, head and commit(head, "head"))
+    head = given("head")
+    branch = branch and validation.name(branch, "branch", limits)
+    return Offer(form, tools, legacy, project, head and commit(head, "head"), branch)
+
+
+def _server_in(path: str) -> str | None:
+    """Returns the server whose tools a route such as `/mcp/mempack` lists; None for another route."""
+    return next((name for name in OTHER_SERVERS if name in path.split("/")), None)
 
 
 def identified(principal: Principal, names: SessionNames, offer: Offer) -> Identity:

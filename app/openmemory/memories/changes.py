@@ -258,7 +258,7 @@ async def update_text(
     """
     columns = (
         Memory.id, Memory.content, Memory.metadata_, Memory.revision, Memory.namespace, Memory.app_id,
-        Memory.expires_at, Memory.labels,
+        Memory.expires_at, Memory.labels, Memory.kind,
     )  # fmt: skip
     # Logging a read takes a key-share lock on the row. This update does not change the key, so it need not wait.
     query = select(*columns).where(which).with_for_update(key_share=True)
@@ -280,7 +280,10 @@ async def update_text(
         refiled, categories = await _replace_categories(tx, current.id, set(change.categories), confirms=confirms)
     replaced = ReplacedText(current.content, current.labels, current.revision, categories)
     expires_at = current.expires_at if change.expiry is None else end_of(change.expiry)
-    same = (content, metadata, expires_at) == (current.content, current.metadata, current.expires_at)
+    kind = change.kind or current.kind
+    same = (content, metadata, expires_at, kind) == (
+        current.content, current.metadata, current.expires_at, current.kind,
+    )  # fmt: skip
     if same and not refiled:
         return replaced
     if current.revision == LAST_REVISION:
@@ -292,7 +295,7 @@ async def update_text(
     values = {
         "content": content, "hash": text_hash(content), "metadata_": metadata,
         "revision": current.revision + 1, "updated_at": func.now(), "labels": list(labels(content, metadata)),
-        "expires_at": expires_at,
+        "expires_at": expires_at, "kind": kind,
     }  # fmt: skip
     values |= await _writers(tx, caller, current, values, restored)
     duplicate = and_(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -90,6 +90,7 @@ class MemoryUpdate:
     categories: tuple[str, ...] | None = None
     expiry: Expiry | None = None
     expected_revision: int | None = None
+    kind: str | None = None
 
 
 Amendment = Callable[[str, dict[str, Any]], MemoryUpdate]
@@ -118,6 +119,8 @@ class MemoryQuery:
     """Only key-value facts that give a key another value than an active memory of the same namespace does."""
     unread: bool = False
     """Only memories that no app has read, as far as the access log goes back. Only the user may ask for them."""
+    metadata: Mapping[str, str] | None = None
+    """Only memories whose metadata has these values."""
     successor: UUID | None = None
     """Only memories that this one superseded."""
     sort: str = "created_at"

@@ -2,7 +2,7 @@
 
 A trigger computes the column `words` from a text: the lexemes of its words and, without a position and not counted in
 `word_count`, compound identifiers as one word (`getuserbyid`), dates in digits, words without their accents, and the
-tags and entities of a memory. Queries
+tags, entities and reason of a memory. Queries
 use the same PostgreSQL function, `lexical_words`. The row of `lexicon` sets the language for all users.
 
 A new language takes effect at startup. New rows use it at once, and a job backfills the others, one page of ids at a

@@ -49,7 +49,7 @@ def run(settings: Settings, sockets: list[socket]) -> None:
 
 
 def tell_inherited(settings: Settings) -> None:
-    """Logs which variables of the old OpenMemory are used, and which variables have no effect."""
+    """Logs which variables of older memory servers are used, and which variables have no effect."""
     for line in settings.warnings():
         log.warning("%s", line)
     for line in settings.inherited.lines():

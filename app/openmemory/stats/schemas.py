@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,21 @@ from openmemory.serialization.timestamps import NaiveTime
 
 MAX_DAYS = 366
 """The most days that are counted one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The size of a set of memories. Counts come with the largest first."""
+
+    total: int
+    expiring: int
+    oldest: datetime | None
+    """When the first one was made."""
+    newest: datetime | None
+    """When the last one was changed."""
+    parts: dict[str, int]
+    """The numbers by the value of a field of the metadata."""
+    categories: dict[str, int]
 
 
 class AppRow(BaseModel):

@@ -16,6 +16,7 @@ from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
+from openmemory.memories.intake import Intake
 from openmemory.memories.listing import pages, ranked
 from openmemory.memories.listing.pages import ListAccess, Slice
 from openmemory.memories.repository import KEPT_STATES
@@ -23,7 +24,7 @@ from openmemory.memories.schemas import MemoryQuery
 from openmemory.memories.service import MAX_PAGE_SIZE
 from openmemory.memories.state import State
 from openmemory.serialization.zones import day_start, today
-from openmemory.stats import queries
+from openmemory.stats import extents, queries
 from openmemory.stats.schemas import (
     MAX_DAYS,
     Accessed,
@@ -34,6 +35,7 @@ from openmemory.stats.schemas import (
     AppRow,
     CategoryList,
     CategoryRow,
+    Extent,
     MemoryOfApp,
     Profile,
 )
@@ -42,8 +44,9 @@ from openmemory.stats.schemas import (
 class Stats:
     """Counts and lists without a search query. Only the user may read those about apps, never an app."""
 
-    def __init__(self, database: Database, rates: RateLimiter) -> None:
+    def __init__(self, database: Database, rates: RateLimiter, intake: Intake) -> None:
         self._database = database
+        self._intake = intake
         self._rates = rates
 
     async def profile(self, caller: Caller) -> Profile:
@@ -70,6 +73,21 @@ class Stats:
         async with self._database.planned() as tx:
             rows = [CategoryRow.model_validate(row) for row in await queries.categories(tx, caller, states)]
         return CategoryList(categories=rows, total=len(rows))
+
+    async def extent(self, caller: Caller, query: MemoryQuery, field: str) -> Extent:
+        """The number of memories that match and that the caller may read, by category and by the values of a field of
+        their metadata, and from when to when they are.
+
+        Raises:
+            Invalid: a filter is invalid.
+        """
+        caller.may_read()
+        query = self._intake.narrowed(caller, query)
+        await self._rates.search(caller)
+        async with self._database.transaction() as tx:
+            found = await extents.extent(tx, caller, query, field)
+            await audit_log.record(tx, caller, AuditAction.STATS_READ)
+        return found
 
     async def daily(self, caller: Caller, *, days: int = 30, app_id: UUID | None = None) -> Sequence[AppDay]:
         """The writes and accesses of each app of the user, or of one, on each of the last days, today included. Days

@@ -90,6 +90,16 @@ USED: list[tuple[dict[str, str], dict[str, str], set[str]]] = [
         OLLAMA | {"embedder.base_url": "http://localhost:11435"},
         {"EMBEDDER_PROVIDER", "OLLAMA_HOST"},
     ),
+    (
+        {"MEMORY_HOST": "127.0.0.2", "MEMORY_PORT": "8770", "MEMORY_AUTH_TOKEN": SECRET},
+        {"host": "127.0.0.2", "port": "8770", "access.api_key": SECRET},
+        {"MEMORY_HOST", "MEMORY_PORT", "MEMORY_AUTH_TOKEN"},
+    ),
+    (
+        {"MAX_CONTENT_LEN": "800", "SAVE_RATE_LIMIT": "0", "SAVE_RATE_WINDOW": "30", "SEMANTIC_DEDUP_THRESHOLD": "0.9"},
+        {"mcp.max_content": "800", "rates.saves": "0", "rates.window": "30", "dedup.min_similarity": "0.9"},
+        {"MAX_CONTENT_LEN", "SAVE_RATE_LIMIT", "SAVE_RATE_WINDOW", "SEMANTIC_DEDUP_THRESHOLD"},
+    ),
 ]  # fmt: skip
 
 
@@ -130,6 +140,9 @@ IGNORED: list[tuple[dict[str, str], str]] = [
             "MILVUS_DB_NAME", "ELASTICSEARCH_HOST", "ELASTICSEARCH_PORT", "ELASTICSEARCH_USER",
             "ELASTICSEARCH_PASSWORD", "OPENSEARCH_HOST", "OPENSEARCH_PORT", "FAISS_PATH",
         )),
+        *((name, "packaged model") for name in ("EMBEDDING_PROVIDER", "EMBEDDING_MODEL", "EMBEDDING_DIMENSIONS")),
+        *((name, "OPENMEMORY_DATABASE_URL") for name in ("MEMORY_BACKEND", "MEMORY_DIR")),
+        ("MAX_ENTRIES_PER_CLIENT", "archive policies"),
         ("NEXT_PUBLIC_API_URL", "web page"),
         ("NEXT_PUBLIC_USER_ID", "OPENMEMORY_ACCESS_DEFAULT_USER"),
     )),
@@ -148,6 +161,20 @@ def test_a_variable_without_effect_is_told_of_with_what_to_do_instead(environ: d
 
 def test_every_obsolete_variable_is_tried() -> None:
     assert OBSOLETE.keys() <= {name for environ, _ in IGNORED for name in environ}
+
+
+def test_variables_of_pimemento_are_settings_with_values_that_are_checked(tmp_path: Path) -> None:
+    file = tmp_path / "none.toml"
+    file.touch()
+    given = {"MEMORY_PORT": "8770", "MAX_CONTENT_LEN": "800", "SAVE_RATE_LIMIT": "0", "SEMANTIC_DEDUP_THRESHOLD": "0.9"}
+    settings = load(file, environ=given)
+    assert (settings.port, settings.mcp.max_content, settings.rates.saves) == (8770, 800, 0)
+    assert settings.dedup.min_similarity == 0.9
+    assert load(file, environ=given | {"OPENMEMORY_PORT": "1"}).port == 1
+    for name, value in (("MEMORY_PORT", "http"), ("SEMANTIC_DEDUP_THRESHOLD", "2"), ("MEMORY_AUTH_TOKEN", "secret")):
+        with pytest.raises(SetupError, match=f"environment: {name}: ") as refused:
+            load(file, environ={name: value})
+        assert f"{value}'" not in str(refused.value)
 
 
 @pytest.mark.parametrize("environ", [{"USER": "ann"}, {"USER": ""}, {"OPENAI_API_KEY": ""}, {"REDIS_URL": " "}, {}])
@@ -313,7 +340,7 @@ def test_a_start_tells_which_were_used_and_which_are_in_vain(short_folder: Path)
     )
     try:
         until(lambda: "Data folder" in service.out or service.process.poll() is not None, START)
-        assert "variables of the old OpenMemory in use: USER (access.default_user" in service.err
+        assert "variables of older memory servers in use: USER (access.default_user" in service.err
         assert "without effect: OPENAI_API_KEY (nothing is sent to OpenAI" in service.err
         assert "CHROMA_HOST (vectors are in Qdrant" in service.err
         assert SECRET not in service.err + service.out
@@ -337,5 +364,5 @@ def test_the_settings_as_they_are_shown_tell_it_too(tmp_path: Path) -> None:
     assert shown["inherited"]["used"].keys() == {"USER", "EMBEDDER_PROVIDER", "OPENAI_API_KEY"}
     assert shown["inherited"]["without_effect"].keys() == {"PG_HOST"}
     told = subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=60)
-    assert "variables of the old OpenMemory in use: USER (access.default_user" in told.stderr
+    assert "variables of older memory servers in use: USER (access.default_user" in told.stderr
     assert SECRET not in told.stdout + told.stderr

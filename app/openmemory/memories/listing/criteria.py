@@ -19,11 +19,13 @@ from sqlalchemy import (
     Uuid,
     and_,
     bindparam,
+    cast,
     func,
     literal_column,
     select,
     true,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import aliased
 
 from openmemory.access.models import App
@@ -31,9 +33,10 @@ from openmemory.access.readable import readable_by, reads_most
 from openmemory.audit.access_log import READS
 from openmemory.audit.models import MemoryAccessLog
 from openmemory.identity.caller import Caller, Default
-from openmemory.memories.models import LOOKS_LIKE_KEY_VALUES, Category, Memory, MemoryCategory
+from openmemory.memories.models import HAS_METADATA, LOOKS_LIKE_KEY_VALUES, Category, Memory, MemoryCategory
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.memories.state import State
+from openmemory.serialization import exact_json
 
 OWN_ASSIGNMENTS = MemoryCategory.user_id == bindparam("caller_user_id", type_=Uuid)
 """The category assignments of the caller's user. Execute with `caller.parameters`."""
@@ -180,6 +183,7 @@ def _values(query: MemoryQuery) -> dict[str, Any]:
         "disputed": query.disputed,
         "unread": query.unread,
         "successor": query.successor,
+        "metadata": exact_json.dumps(dict(query.metadata)).decode() if query.metadata else None,
     }
 
 
@@ -217,6 +221,7 @@ FILTERS: dict[str, Callable[[], ColumnElement[bool]]] = {
     "categories": _assigned_by_name,
     "expiring": lambda: Memory.expires_at.is_not(None),
     "successor": lambda: Memory.superseded_by == _bound("successor", Uuid()),
+    "metadata": lambda: and_(HAS_METADATA, Memory.metadata_.contains(cast(_bound("metadata", Text()), JSONB))),
     "flagged": lambda: Memory.labels != _NO_LABELS,
     "unread": is_unread,
 }
