@@ -148,6 +148,52 @@ def test_a_service_elsewhere_is_written_down_with_its_key(run: Run, home: Path) 
     assert desktop["env"] == {"OPENMEMORY_API_KEY": "om_0123456789"}
 
 
+def test_the_tools_of_another_server_are_written_down_and_work(run: Run, home: Path, served: Path) -> None:
+    where = ["--data-dir", str(served), "--user", "bob"]
+    done = run("connect", "--yes", "cursor", "--as", "pimemento", *where, **at(home))
+    assert done.returncode == 0, done.stderr
+    entry = json.loads((home / ".cursor" / "mcp.json").read_text())["mcpServers"]["openmemory"]
+    assert entry["args"][-2:] == ["--as", "pimemento"]
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    lines = [{"id": 1, "method": "initialize", "params": opening}, {"id": 2, "method": "tools/list"}]
+    answered = subprocess.run(
+        [entry["command"], *entry["args"]],
+        check=True,
+        input="".join(json.dumps({"jsonrpc": "2.0"} | line) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    opened, listed = (json.loads(line)["result"] for line in answered.stdout.splitlines())
+    assert "Call get_memory when a session begins" in opened["instructions"]
+    assert "add_memories" not in opened["instructions"]
+    assert [tool["name"] for tool in listed["tools"]] == [
+        "save_memory", "get_memory", "search_memory", "delete_memory", "memory_status",
+    ]  # fmt: skip
+
+
+def test_toolsets_are_written_down(run: Run, home: Path) -> None:
+    cursor = home / ".cursor" / "mcp.json"
+
+    def entry(*options: str) -> dict[str, object]:
+        done = run("connect", "--yes", "cursor", *options, **at(home))
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(cursor.read_text())["mcpServers"]["openmemory"]
+        return found
+
+    assert entry("--toolsets", "files,review")["args"] == ["mcp", "--client", "cursor", "--toolsets", "files,review"]
+    assert entry("--toolsets", "mempack")["args"] == ["mcp", "--client", "cursor", "--as", "mempack"]
+    elsewhere = ["--remote", "https://memory.example.org"]
+    assert entry(*elsewhere, "--as", "mempack")["url"] == "https://memory.example.org/mcp?as=mempack"
+    named = entry(*elsewhere, "--user", "bob", "--toolsets", "files,review")["url"]
+    assert named == "https://memory.example.org/mcp/cursor/http/bob?format=compact&toolsets=files,review"
+    before = cursor.read_text()
+    refused = run("connect", "--yes", "cursor", "--as", "mempak", **at(home))
+    assert refused.returncode != 0
+    assert "as: has no toolset 'mempak'; known is admin" in refused.stderr
+    assert cursor.read_text() == before
+
+
 def test_a_projects_files_start_this_program_and_hold_no_key(
     run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

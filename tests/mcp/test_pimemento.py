@@ -3,6 +3,7 @@ tools, and gets its texts, warnings and errors."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,7 @@ import httpx
 import pytest
 from mcp import Client
 
-from openmemory.access.schemas import KeyCreate
+from openmemory.access.schemas import GrantCreate, KeyCreate
 from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.services import Services
@@ -118,7 +119,7 @@ async def test_a_saved_text_is_kept_with_its_parts(say: Say, save: Say, services
         ({"metadata": json.dumps({"x": "ü" * 2_500}, ensure_ascii=False)}, "Error: metadata too large (5,009 bytes"),
         ({"metadata": "[" * 4_000}, "Error: invalid metadata JSON"),
         ({"ttl_days": 99_999_999}, "Error: ttl_days: "),
-        ({"content": "github_token=ghp_" + "a1B2" * 9}, "Error: text: "),
+        ({"content": "github_token=ghp_" + "a1B2" * 9}, "Error: content: "),
     ],
 )
 async def test_what_cannot_be_saved_is_told(save: Say, given: dict[str, Any], words: str) -> None:
@@ -172,6 +173,22 @@ async def test_the_same_keys_are_merged_across_apps_types_and_categories(
     assert len(await entries(services, new_user)) == 1
 
 
+async def test_what_apps_save_at_once_is_one_memory(save: Say, services: Services, new_user: str) -> None:
+    apps = ["claude", "cursor", "zed", "codex"]
+    await asyncio.gather(*(save(f"budget={number}K | by{number}={app}", app=app) for number, app in enumerate(apps)))
+    [one] = await entries(services, new_user)
+    assert all(f"by{number}={app}" in one.content for number, app in enumerate(apps))
+
+
+async def test_what_an_app_may_not_read_is_not_merged(save: Say, services: Services, new_user: str) -> None:
+    await save("budget=50K", app="claude")
+    owner = await services.directory.caller(new_user, "claude", owner=True)
+    await services.directory.caller(new_user, "cursor")
+    rule = GrantCreate.model_validate({"app": "cursor", "effect": "deny", "object_type": "app", "object": "claude"})
+    await services.grants.create(owner, rule)
+    assert (await save("budget=40K", app="cursor")).startswith("Saved.")
+
+
 async def test_a_change_names_the_user(save: Say) -> None:
     await save("budget=50K", user_id="alice")
     told = await save("budget=40K", user_id="alice", app="cursor")
@@ -222,7 +239,7 @@ async def test_a_search_finds_the_reason_and_what_it_narrows(say: Say, save: Say
     await services.outbox_delivery.drain()
     assert "budget=15K | timeline=q2".lower() in (await say("search_memory", query="zeppelin contract")).lower()
     assert "stack=React" in await say("search_memory", query="stack", namespace="seo", limit=1)
-    assert await say("search_memory", query="stack", user_id="bob") == "No results for 'stack'."
+    assert (await say("search_memory", query="stack", user_id="bob")).startswith("No results for 'stack'.\n")
     assert (await say("search_memory", query=" ")).startswith("Error: query required.")
     assert (await say("search_memory", query="zebra " * 200)).startswith("No results for 'zebra")
 

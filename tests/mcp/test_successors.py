@@ -4,6 +4,7 @@ every tool of theirs, and gets their answers and errors."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -207,7 +208,7 @@ async def test_notes_of_mempack(mempack: Tools) -> None:
     )
     assert {"id", "anchor_commit", "created_at"} <= added.keys()
     other = json_of(await mempack("mem_add_memory", title="The delays are kept in a file.", **place))
-    assert other["thread_defaulted"] is True
+    assert (other["thread_defaulted"], other["thread_used"], other["thread_id"]) == (True, "T-SESSION", "T-SESSION")
     changed = await mempack("mem_update_memory", id=added["id"], title="Mia chose the delays.", tags_add="x", **place)
     assert {
         "id": added["id"],
@@ -235,8 +236,13 @@ async def test_context_of_mempack(mempack: Tools, services: Services) -> None:
     assert nothing.structured_content is not None
     assert nothing.structured_content["has_state"] is False
     saved = json_of(await mempack("mem_checkpoint", reason="It begins.", state_json='{"port": 6432}', **place))
-    assert {"workspace": "default", "reason": "It begins.", "thread_defaulted": True}.items() <= saved.items()
-    assert {"state_id", "memory_id", "thread_used"} <= saved.keys()
+    assert {
+        "workspace": "default",
+        "reason": "It begins.",
+        "thread_defaulted": True,
+        "thread_used": "T-SESSION",
+    }.items() <= (saved.items())
+    assert {"state_id", "memory_id"} <= saved.keys()
     assert "state_json" in error_of(await mempack("mem_checkpoint", reason="Bad.", state_json="{no", **place))
     await mempack("mem_add_memory", title="The port of the database", summary="is 5432.", thread="T-1", **place)
     await services.outbox_delivery.drain()
@@ -249,7 +255,7 @@ async def test_context_of_mempack(mempack: Tools, services: Services) -> None:
 
     pack = json_of(await mempack("mem_get_context", query="which port?", budget="800", cluster=False, **place))
     assert (pack["version"], pack["tool"], pack["workspace"]) == ("1.0", "mem_get_context", "default")
-    assert pack["repo"]["repo_id"] == "shop"
+    assert pack["repo"] == {"repo_id": "shop", "git_root": "", "head": "", "branch": ""}
     assert (pack["search_meta"]["mode_used"], pack["search_meta"]["vector_used"]) == ("hybrid", True)
     assert {"query", "sanitized_query", "mode", "rewritten_query", "rewrites_applied", "fallback_reason", "warnings",
             "intent", "entities_found", "time_hint", "recency_boost", "clusters_formed"
@@ -269,7 +275,18 @@ async def test_context_of_mempack(mempack: Tools, services: Services) -> None:
 
     report = json_of(await mempack("mem_explain", query="which port?", **place))
     assert {one["kind"] for one in report["items"]} == {"state", "memory"}
-    assert all({"included", "why", "score", "rank"} <= one.keys() for one in report["items"])
+    evidence = {"bm25", "fts_rank", "vector_score", "vector_rank", "fusion", "bonus", "penalty", "superseded"}
+    fields = {"included", "why", "score", "rank", "final", "orphaned", *evidence}
+    assert all(fields <= one.keys() for one in report["items"])
+    [state] = [one for one in report["items"] if one["kind"] == "state"]
+    assert {state[name] for name in evidence} == {None, False}
+    [found] = [one for one in report["items"] if one["title"].startswith("The port of the database")]
+    assert (found["fts_rank"], found["vector_rank"], found["included"], found["orphaned"]) == (1, 1, True, False)
+    assert found["bm25"] > 0
+    assert 0 < found["vector_score"] <= 1
+    assert 1 / (1 + math.exp(found["penalty"] - found["fusion"] - found["bonus"])) == pytest.approx(
+        found["final"], abs=1e-3
+    )
 
     usage = json_of(await mempack("mem_usage", **place))
     assert (usage["scope"], usage["repo_id"], usage["repo"]["request_count"]) == ("repo", "shop", 3)
@@ -289,3 +306,22 @@ async def test_the_form_of_answers_can_still_be_chosen(url: str, new_user: str) 
         got = await client.call_tool("memory_get", place)
         assert text_of(got) == "stack/database: MySQL"
         assert got.structured_content is None
+
+
+async def test_tags_are_a_list_or_a_text_with_commas(mempack: Tools, services: Services) -> None:
+    given = {"title": "Zoe chose the delays.", "tags": "zeppelin, retry", "entities": "Zoe,Mia", "repo": "shop"}
+    added = json_of(await mempack("mem_add_memory", **given))
+    await mempack("mem_update_memory", id=added["id"], tags_add="a,b", tags_remove=["retry"])
+    await services.outbox_delivery.drain()
+    pack = json_of(await mempack("mem_get_context", query="zeppelin", repo="shop"))
+    [note] = pack["top_memories"]
+    assert (note["tags"], note["entities"]) == (["zeppelin", "a", "b"], ["Zoe", "Mia"])
+
+
+async def test_the_repository_of_the_client_is_told(url: str, new_user: str) -> None:
+    where = "project=shop&folder=%2Fsrc%2Fshop&branch=feature%2Fx&head=" + "a" * 40
+    async with _client(url, f"mempack&{where}", new_user) as client:
+        pack = json_of(await client.call_tool("mem_get_context", {"query": "anything"}))
+        assert pack["repo"] == {"repo_id": "shop", "git_root": "/src/shop", "head": "a" * 40, "branch": "feature/x"}
+        other = json_of(await client.call_tool("mem_get_context", {"query": "anything", "repo": "other"}))
+        assert other["repo"] == {"repo_id": "other", "git_root": "", "head": "", "branch": ""}

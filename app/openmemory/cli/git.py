@@ -140,7 +140,12 @@ class Checkout:
 
     def head(self) -> str | None:
         """The commit that is checked out; None without a repository or before its first commit."""
-        return project.described(self._folder).get("head")
+        return self.described().get("head")
+
+    def described(self) -> dict[str, str]:
+        """The commit (`head`) and the branch that are checked out; without those that there are not."""
+        found = project.described(self._folder)
+        return {name: found[name] for name in ("head", "branch") if name in found}
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
         """Returns two lists: the commits in the history of `head`, and the other commits.

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,9 @@ Message = dict[str, Any]
 PACKS = {"mem_get_context", "mem_explain"}
 """Tools that leave out memories of commits that are not in the history of the checkout."""
 
+_BRANCH = 200
+"""The characters of a branch's name that the service is told."""
+
 COMPARED = 60.0
 """Seconds after which commits are compared again with the same checkout, because there may be new ones."""
 
@@ -69,8 +72,8 @@ COMPARED = 60.0
 class GitCheckout(Protocol):
     """The Git repository of the folder in which the bridge was started."""
 
-    def head(self) -> str | None:
-        """The commit that is checked out."""
+    def described(self) -> Mapping[str, str]:
+        """The commit (`head`) and the branch that are checked out, as far as they are known."""
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
         """Splits commits into those in the history of `head` and the others."""
@@ -217,8 +220,7 @@ class _Bridge:
         id_ = message.get("id") if "method" in message else None
         id_ = id_ if _is_id(id_) else None
         headers = self._headers(message)
-        if message.get("method") == "tools/call" and (head := self._head()):
-            headers["X-MCP-Head"] = head
+        if message.get("method") == "tools/call" and (head := self._checked_out(headers)):
             params = message.get("params")
             if isinstance(params, dict) and params.get("name") in PACKS:
                 await self._compare(head)
@@ -233,8 +235,14 @@ class _Bridge:
         elif isinstance(body, str) and not answers:
             self._fail(id_, CONNECTION_CLOSED, body)
 
-    def _head(self) -> str | None:
-        return None if self._project is None else self._project.checkout.head()
+    def _checked_out(self, headers: dict[str, str]) -> str | None:
+        """Adds the commit and the branch of the folder to the headers. Returns the commit, if there is one."""
+        found = {} if self._project is None else self._project.checkout.described()
+        if (branch := found.get("branch")) is not None and len(branch) <= _BRANCH:
+            headers["X-MCP-Branch"] = quote(branch, safe="")
+        if (head := found.get("head")) is not None:
+            headers["X-MCP-Head"] = head
+        return head
 
     async def _compare(self, head: str) -> None:
         """Compares the commits of the project's memories with the checkout, which the service cannot. A failure is told

@@ -16,7 +16,7 @@ from openmemory.mcp.identity import Offer
 from openmemory.mcp.tool import Answer, Arguments, JsonObject, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.projects.context import BUDGET, ContextQuery
-from openmemory.projects.pack_schemas import ConflictSide, ContextPack
+from openmemory.projects.pack_schemas import ConflictSide, ContextPack, ItemEvidence
 from openmemory.projects.schemas import NewCheckpoint, TokensGiven
 from openmemory.projects.states import summary
 from openmemory.search.brief import BriefQuery
@@ -24,6 +24,15 @@ from openmemory.search.schemas import Method
 from openmemory.services import Services
 
 _THREADS = 5
+
+THREAD = "T-SESSION"
+"""The thread that Mempack gives to what names none. Answers show it. It is not stored: a search would take all of that
+for one conversation."""
+
+
+def stored_thread(thread: str | None) -> str | None:
+    """Returns the thread of a call as it is stored: none if it is the default one."""
+    return None if thread == THREAD else thread
 
 
 class ProjectArguments(Arguments):
@@ -104,17 +113,21 @@ async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answ
     )  # fmt: skip
     pack = await services.context.pack(call.caller, query)
     lines = [pack.text] if pack.text else ["Nothing that you may read fits."]
-    return Answer(lines, _packed(pack, given, given.head(call.offer)), pack.note)
+    return Answer(lines, _packed(pack, given, call.offer), pack.note)
 
 
-def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dict[str, Any]:
+def _packed(pack: ContextPack, given: ProjectArguments, offer: Offer) -> dict[str, Any]:
     """A pack in the fields of Mempack. A field is empty if our search has no such value, for example `intent`."""
+    here = offer.project.name is not None and given.repo in (None, offer.project.name)
     mode = "bm25" if pack.search_method is Method.LEXICAL else "hybrid"
     links = [{"from": str(link.from_id), "rel": link.rel, "to": str(link.to_id)} for link in pack.links]
     return {
         "version": "1.0",
         "tool": "mem_get_context",
-        "repo": {"repo_id": pack.namespace, "head": head or ""},
+        "repo": {
+            "repo_id": pack.namespace, "git_root": (here and offer.project.folder) or "",
+            "head": given.head(offer) or "", "branch": (here and offer.branch) or "",
+        },
         "workspace": given.workspace or "default",
         "search_meta": {
             "query": pack.query, "sanitized_query": pack.query, "mode": mode, "mode_used": mode,
@@ -128,7 +141,7 @@ def _packed(pack: ContextPack, given: ProjectArguments, head: str | None) -> dic
         "matched_threads": [{"thread_id": thread, "why": "its items are in the pack"} for thread in pack.threads],
         "top_memories": [
             {
-                "id": str(one.id), "thread_id": one.thread_id or "", "title": one.text.partition("\n")[0],
+                "id": str(one.id), "thread_id": one.thread_id or THREAD, "title": one.text.partition("\n")[0],
                 "summary": one.text.partition("\n")[2], "app_name": one.app_name,
                 "anchor_commit": one.commit or "", "created_at": one.created_at.isoformat(),
                 "is_cluster": bool(one.cluster_ids),
@@ -176,7 +189,7 @@ async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answ
         {
             "kind": one.kind.value, "id": one.id, "title": untrusted.name(one.title), "rank": one.rank,
             "score": one.score, "tokens": one.tokens, "full_tokens": one.full_tokens, "included": one.included,
-            "why": one.why,
+            "why": one.why, "orphaned": one.orphaned, "final": one.score, **_evidence(one.evidence),
         }
         for one in pack.decisions
     ]  # fmt: skip
@@ -186,6 +199,21 @@ async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answ
         for row in rows
     ]
     return Answer(lines or ["Nothing that you may read fits."], {"items": rows}, untrusted.note(pack.note))
+
+
+_EVIDENCE = ("bm25", "fts_rank", "vector_score", "vector_rank", "fusion", "bonus", "penalty")
+
+
+def _evidence(found: ItemEvidence | None) -> dict[str, Any]:
+    """The evidence for an item, in the fields of Mempack."""
+    if found is None:
+        return dict.fromkeys(_EVIDENCE) | {"superseded": False}
+    words, meaning = found.words, found.meaning
+    return {
+        "bm25": words and words.score, "fts_rank": words and words.rank,
+        "vector_score": meaning and meaning.score, "vector_rank": meaning and meaning.rank,
+        "fusion": found.fusion, "bonus": found.bonus, "penalty": found.penalty, "superseded": found.superseded,
+    }  # fmt: skip
 
 
 async def _usage(services: Services, call: ToolCall[UsageArguments]) -> Answer:
@@ -217,13 +245,14 @@ def _totals(given: TokensGiven) -> dict[str, int]:
 async def _checkpoint(services: Services, call: ToolCall[CheckpointArguments]) -> Answer:
     given = call.arguments
     namespace = given.namespace(call.offer)
+    thread = stored_thread(given.thread)
     new = NewCheckpoint(
-        given.state_json, given.reason, namespace, given.thread, given.expected_revision, given.head(call.offer)
+        given.state_json, given.reason, namespace, thread, given.expected_revision, given.head(call.offer)
     )
     saved = await services.states.checkpoint(call.caller, new)
     data = {
         "state_id": str(saved.id), "workspace": given.workspace or "default", "reason": given.reason,
-        "memory_id": str(saved.memory_id), "thread_used": given.thread or "", "thread_defaulted": given.thread is None,
+        "memory_id": str(saved.memory_id), "thread_used": thread or THREAD, "thread_defaulted": given.thread is None,
         "revision": saved.revision,
     }  # fmt: skip
     return Answer([f"State saved: revision {saved.revision}, {saved.size:,} of {saved.limit:,} characters."], data)

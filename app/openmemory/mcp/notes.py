@@ -5,13 +5,13 @@ Their names and arguments are those of Mempack.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from mcp_types import ToolAnnotations
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from openmemory.mcp.compact import block, memory_line, unusual
-from openmemory.mcp.context import ProjectArguments
+from openmemory.mcp.context import THREAD, ProjectArguments, stored_thread
 from openmemory.mcp.places import PERSON
 from openmemory.mcp.tool import Answer, Arguments, Reference, Strings, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
@@ -21,13 +21,24 @@ from openmemory.projects.anchors import COMMIT
 from openmemory.services import Services
 
 
+def _at_commas(value: Any) -> Any:
+    """Reads a list that is sent as one text with commas."""
+    if not isinstance(value, str) or value.lstrip().startswith("["):
+        return value
+    return [name for each in value.split(",") if (name := each.strip())]
+
+
+Names = Annotated[Strings, BeforeValidator(_at_commas)]
+"""An argument that is a list of names, also as JSON text, or as one text with commas between them."""
+
+
 class AddNoteArguments(ProjectArguments):
     about: str | None = Field(None, description="person: of no project.")
     title: str = Field(description="What it says, in a sentence.")
     summary: str | None = Field(None, description="More about it.")
     thread: str | None = None
-    tags: Strings = Field(default_factory=list)
-    entities: Strings = Field(default_factory=list)
+    tags: Names = Field(default_factory=list)
+    entities: Names = Field(default_factory=list)
 
 
 class _ByIdArguments(Arguments):
@@ -38,12 +49,12 @@ class UpdateNoteArguments(_ByIdArguments):
     id: Reference
     title: str | None = None
     summary: str | None = Field(None, description="A dash removes it.")
-    tags: Strings | None = Field(None, description="All tags.")
-    tags_add: Strings = Field(default_factory=list)
-    tags_remove: Strings = Field(default_factory=list)
-    entities: Strings | None = None
-    entities_add: Strings = Field(default_factory=list)
-    entities_remove: Strings = Field(default_factory=list)
+    tags: Names | None = Field(None, description="All tags.")
+    tags_add: Names = Field(default_factory=list)
+    tags_remove: Names = Field(default_factory=list)
+    entities: Names | None = None
+    entities_add: Names = Field(default_factory=list)
+    entities_remove: Names = Field(default_factory=list)
 
 
 class LinkArguments(_ByIdArguments):
@@ -66,11 +77,12 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
         written = call.offer.project.written(given.repo, given.about)
         namespace, head = (PERSON, None) if written == PERSON else (namespace, head)
     metadata |= {COMMIT: head} if head else {}
-    new = MemoryCreate(text, namespace=namespace, thread_id=given.thread, kind="note", metadata=metadata)
+    thread = stored_thread(given.thread)
+    new = MemoryCreate(text, namespace=namespace, thread_id=thread, kind="note", metadata=metadata)
     row = await services.memories.add(call.caller, new)
     [short] = (await services.short_ids.shortened(call.caller, [row.id])).values()
     data = {
-        "id": str(row.id), "thread_id": given.thread or "", "thread_used": given.thread or "",
+        "id": str(row.id), "thread_id": thread or THREAD, "thread_used": thread or THREAD,
         "thread_defaulted": given.thread is None, "title": given.title,
         "anchor_commit": head or "", "created_at": row.created_at.isoformat(),
         "event": row.event.value,
@@ -90,7 +102,7 @@ async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> An
     memory = updated.memory
     title, summary = title_and_summary(memory.content)
     data = {
-        "id": str(id_), "thread_id": memory.thread_id or "", "title": title, "summary": summary,
+        "id": str(id_), "thread_id": memory.thread_id or THREAD, "title": title, "summary": summary,
         "operation_at": memory.updated_at.isoformat(), "event": updated.event.value,
     }  # fmt: skip
     return Answer([f"{updated.event.value} {given.id}"], data)

@@ -182,7 +182,8 @@ async def _save(services: Services, call: ToolCall[SaveMemoryArguments]) -> Answ
         content, metadata=own, namespace=ids.project, kind=type_, categories=(category,),
         ttl_days=given.ttl_days if given.ttl_days > 0 else None,
     )  # fmt: skip
-    row = await services.memories.add(call.caller, new, policy=services.merging, explicit=True)
+    checked = services.memories.intake.created(new, "content")
+    row = await services.memories.add(call.caller, checked, policy=services.merging, explicit=True)
     untrusted = Untrusted(services.settings.capture.injection)
     merged = None if row.event is Event.ADD else _merged(row, content, ids, untrusted, call.caller.timezone)
     done = "Saved" if merged is None else f"Updated ({merged})"

@@ -135,7 +135,7 @@ class ContextPacks:
         most, evidence = map(self._search.at_most, _limits(asked.budget))
         wanted = SearchQuery(question, limit=most, namespaces=namespaces)
         (found, passages), state, (standing, near) = await asyncio.gather(
-            self._search.both(caller, wanted, evidence),
+            self._search.both(caller, wanted, evidence, explain=asked.explain),
             self._states.find(caller, asked.namespace),
             self._named(caller, namespaces, about),
         )
@@ -144,7 +144,8 @@ class ContextPacks:
         if history.orphans:
             # Others take their places.
             more = replace(wanted, limit=self._search.at_most(most + _MORE))
-            found, passages = await self._search.both(caller, more, self._search.at_most(evidence + _MORE))
+            most_passages = self._search.at_most(evidence + _MORE)
+            found, passages = await self._search.both(caller, more, most_passages, explain=asked.explain)
             every = [*found.results, *passages.results]
             history = await self._history(caller, asked, every)
         results = [one for one in found.results if one.id not in history.orphans][:most]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import Field
 
-from openmemory.search.schemas import Method
+from openmemory.search.schemas import Arm, Method, PassageResult, SearchResult
 from openmemory.serialization.omission import is_none
 
 
@@ -112,6 +112,33 @@ class DroppedItem:
 
 
 @dataclass(slots=True)
+class ItemEvidence:
+    """The evidence of the search for an item. `fusion` and `bonus` add up to the logit of the score, less `penalty`."""
+
+    words: Annotated[Arm | None, Field(description="null: its words were not compared.")]
+    meaning: Annotated[Arm | None, Field(description="null: its meaning was not compared.")]
+    fusion: Annotated[float, Field(description="Words and meaning together.")]
+    bonus: Annotated[float, Field(description="Added for its time, its thread and what else is known of it.")]
+    penalty: float
+    superseded: Annotated[bool, Field(description="Another item replaces it.")]
+
+    @classmethod
+    def of(cls, found: SearchResult | PassageResult) -> Self | None:
+        """The evidence for a result; None if no search has found it."""
+        parts = found.parts
+        if parts is None:
+            return None
+        explanation = found.explanation if isinstance(found, SearchResult) else None
+        words = Arm(None, parts.bm25) if explanation is None else explanation.words
+        meaning = Arm(None, parts.cosine) if explanation is None else explanation.meaning
+        return cls(
+            words, meaning, parts.base + parts.dense + parts.lexical + parts.late,
+            parts.beside + parts.text + parts.time + parts.named + parts.recency + parts.reranked, parts.penalty,
+            isinstance(found, SearchResult) and found.newer is not None,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
 class ItemDecision:
     """An item, and why it is in the pack or not. Only where it was asked for."""
 
@@ -124,6 +151,8 @@ class ItemDecision:
     full_tokens: Annotated[int, Field(description="Its size as a whole.")]
     included: bool
     why: str
+    orphaned: Annotated[bool, Field(description="Its commit is not in the history of the checkout.")] = False
+    evidence: Annotated[ItemEvidence | None, Field(description="null: it was not searched for.")] = None
 
 
 @dataclass(slots=True)

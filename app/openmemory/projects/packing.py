@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, cycle
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -33,6 +33,7 @@ from openmemory.projects.pack_schemas import (
     ContextPack,
     DroppedItem,
     ItemDecision,
+    ItemEvidence,
     PackBudget,
     PackedConflict,
     PackedKind,
@@ -328,8 +329,17 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
         ),
         search_method=material.search_method,
         note=material.note,
-        decisions=decisions if explain else [],
+        decisions=_explained(decisions, material) if explain else [],
     )  # fmt: skip
+
+
+def _explained(decisions: Sequence[ItemDecision], material: Material) -> list[ItemDecision]:
+    """The decisions with what the search knows of each item."""
+    evidence = {
+        str(one.id): ItemEvidence.of(one) for one in (*material.memories, *material.passages, *material.orphans)
+    }
+    orphans = {str(one.id) for one in material.orphans}
+    return [replace(one, orphaned=one.id in orphans, evidence=evidence.get(one.id)) for one in decisions]
 
 
 def _represented(newer: Mapping[UUID, UUID], material: Material) -> dict[UUID, UUID]:

@@ -192,9 +192,10 @@ class Search:
         return answer
 
     async def both(
-        self, caller: Caller, query: SearchQuery, passages: int | None
+        self, caller: Caller, query: SearchQuery, passages: int | None, *, explain: bool = False
     ) -> tuple[SearchAnswer, PassageAnswer]:
-        """Searches memories and at most this many passages at once. It counts as one search.
+        """Searches memories and at most this many passages at once. It counts as one search. `explain`: explains the
+        scores of the memories.
 
         Raises:
             Invalid, TooMany, Unavailable: as `search` and `passages` do.
@@ -209,7 +210,7 @@ class Search:
             return asyncio.ensure_future(self._rates.search(caller))
 
         return await asyncio.gather(
-            self._search(caller, query, counted),
+            self._search(caller, replace(query, explain=explain), counted),
             self._passages(caller, replace(query, limit=passages), counted),
         )
 
