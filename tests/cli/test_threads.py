@@ -42,6 +42,19 @@ def test_a_conversation_is_logged_found_shown_and_put_away(om: Run, user: str) -
     do("restore", "chat 1", code=1)
 
 
+def test_a_conversation_is_changed_as_an_app_with_its_rules(om: Run, user: str) -> None:
+    log = ("threads", "log", "chat", "Hello", "--user", user, "--app")
+    assert om(*log, "claude").returncode == om(*log, "cursor").returncode == 0
+    assert om("grants", "add", "deny", "app", "claude", "--app", "cursor", "--user", user).returncode == 0
+    as_cursor = ("chat", "--user", user, "--app", "cursor")
+    assert om("threads", "delete", *as_cursor).stdout == "Deleted 1 messages.\n"
+    assert [line.split("\t")[2] for line in om("threads", "list", "--user", user).stdout.splitlines()] == ["claude"]
+    for change in (["restore"], ["erase", "--yes"]):
+        refused = om("threads", *change, *as_cursor)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "only the user" in refused.stderr.lower()
+
+
 def test_what_is_refused_is_told_and_the_rest_is_stored(om: Run, user: str) -> None:
     lines = '{"content": "Hello"}\n\n{"content": " "}\n{"text": "x"}\n'
     told = om("threads", "log", "chat", "-", "--user", user, stdin=lines)

@@ -222,6 +222,14 @@ async def test_a_thread_id_may_hold_a_slash(said, read, client, new_user):
     assert deleted.json() == {"threads": 1, "messages": 1}
 
 
+async def test_a_percent_encoded_slash_at_the_end_belongs_to_the_thread_id(said, read, client, new_user):
+    for thread in ("team", "team/"):
+        await said([{"content": "Hello"}], thread=thread.replace("/", "%2F"))
+    deleted = await client.delete("/api/v1/threads/team%2F", params={"user_id": new_user})
+    assert deleted.json() == {"threads": 1, "messages": 1}
+    assert (await read("team"))["total"] == 1
+
+
 @pytest.mark.parametrize(
     "field", [{"filter": {"kind": "x"}}, {"categories": ["x"]}, {"as_of": "2026-01-01"}, {"explain": True}]
 )

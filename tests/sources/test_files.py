@@ -13,7 +13,7 @@ from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.search.schemas import PassageResult, SearchQuery
 from openmemory.services import Services
-from openmemory.sources.schemas import FileEvent, FileStored, ListedFile, NewFile, Rename
+from openmemory.sources.schemas import FileEvent, FileStored, FileSeen, NewFile, Rename
 
 GUIDE = "# Webshop\n\nSells things.\n\n## Install\n\nRun make serve.\n\n## Pay\n\nOnly with cards.\n"
 CODE = "def pay(card):\n    return charge(card)\n\n\ndef ship(parcel):\n    return carrier.fetch(parcel)\n"
@@ -86,13 +86,13 @@ async def test_a_plan_says_what_to_send_what_moved_and_what_is_gone(services: Se
     async with services.database.statement() as tx:
         mine = text("SELECT locator, hash FROM sources WHERE app_id = :app AND namespace = 'shop'")
         hashes = {row.locator: row.hash for row in await tx.execute(mine, {"app": owner.app_id})}
-    listed = [ListedFile("moved/a.py", hashes["a.py"]), ListedFile("b.md", "other"), ListedFile("new.py", "n")]
+    listed = [FileSeen("moved/a.py", hashes["a.py"]), FileSeen("b.md", "other"), FileSeen("new.py", "n")]
     plan = await services.files.plan(owner, "shop", listed)
     assert (plan.wanted, plan.gone, plan.unchanged) == (["b.md", "new.py"], ["sub/c.py"], 0)
     assert plan.renamed == [Rename("a.py", "moved/a.py")]
-    other = await services.files.plan(owner, "shop", [ListedFile("a.txt", hashes["a.py"])])
+    other = await services.files.plan(owner, "shop", [FileSeen("a.txt", hashes["a.py"])])
     assert (other.wanted, other.renamed) == (["a.txt"], [])
-    below = await services.files.plan(owner, "shop", [ListedFile("sub/c.py", hashes["sub/c.py"])], below="sub")
+    below = await services.files.plan(owner, "shop", [FileSeen("sub/c.py", hashes["sub/c.py"])], below="sub")
     assert (below.wanted, below.renamed, below.gone, below.unchanged) == ([], [], [], 1)
     before = await ids(services, owner, "a.py")
     done = await services.files.finish(owner, "shop", renamed=plan.renamed, gone=plan.gone)
@@ -115,7 +115,7 @@ async def test_paths_stay_in_their_folder(services: Services, owner: Caller, pat
     with pytest.raises(BatchRefused):
         await services.files.store(owner, "shop", [NewFile(path, "x")])
     with pytest.raises(Invalid):
-        await services.files.plan(owner, "shop", [ListedFile(path, "h")])
+        await services.files.plan(owner, "shop", [FileSeen(path, "h")])
     with pytest.raises(Invalid):
         await services.files.finish(owner, "shop", gone=[path])
 
@@ -134,7 +134,7 @@ async def test_a_rule_hides_an_apps_own_files_from_it(services: Services, owner:
     await services.grants.create(
         owner, GrantCreate(effect="deny", app=app_caller.app, object_type="namespace", object="shop")
     )
-    plan = await services.files.plan(app_caller, "shop", [ListedFile("b.py", "h")])
+    plan = await services.files.plan(app_caller, "shop", [FileSeen("b.py", "h")])
     assert (plan.wanted, plan.gone) == (["b.py"], [])
     for path in ("a.py", "b.py"):  # there is one, and there is none
         with pytest.raises(Forbidden, match="rule hides"):

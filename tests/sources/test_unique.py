@@ -15,7 +15,7 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
-from openmemory.sources.schemas import FileEvent, ListedFile, NewFile, NewMessage, NewMessages, NewSession
+from openmemory.sources.schemas import FileEvent, FileSeen, NewFile, NewMessage, NewMessages, NewSession
 
 SHOP = ("shop",)
 Deny = Callable[[str, str], Awaitable[None]]
@@ -215,7 +215,7 @@ async def test_a_plan_counts_the_files_of_other_apps_and_removes_none_of_them(
         async with services.database.statement() as tx:
             query = text("SELECT hash FROM sources WHERE user_id = :user AND locator = :path")
             hashes[name] = await tx.scalar(query, {"user": claude.user_id, "path": f"{name}.py"})
-    plan = await services.files.plan(cursor, "shop", [ListedFile("a.py", hashes["a"])])
+    plan = await services.files.plan(cursor, "shop", [FileSeen("a.py", hashes["a"])])
     assert (plan.unchanged, plan.wanted, plan.gone) == (1, [], ["c.py"])
     done = await services.files.finish(cursor, "shop", gone=["a.py", "b.py", "c.py"])
     assert done.removed == 1
@@ -227,7 +227,7 @@ async def test_a_file_that_a_rule_hides_is_not_replaced_and_not_revealed(
 ) -> None:
     await stored(services, claude, "a.py", "secret = 1\n")
     await deny("cursor", "claude")
-    plans = [await services.files.plan(cursor, "shop", [ListedFile(path, "h")]) for path in ("a.py", "b.py")]
+    plans = [await services.files.plan(cursor, "shop", [FileSeen(path, "h")]) for path in ("a.py", "b.py")]
     assert [(one.wanted, one.unchanged, one.gone) for one in plans] == [(["a.py"], 0, []), (["b.py"], 0, [])]
     taken, free = [await stored(services, cursor, path, "secret = 1\n") for path in ("a.py", "b.py")]
     assert (taken.event, taken.changed) == (free.event, free.changed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from openmemory.cli.client import Client
 from openmemory.cli.operations import command
 from openmemory.cli.output import CommandAnswer, memories
 from openmemory.operations.bulk import change_memories
 
 
-def _question(given: dict[str, Any]) -> str | None:
+async def _question(_: Client, given: dict[str, Any]) -> str | None:
     if given["to"] == "erased":
         return "Erase these memories for good?"
     return "Change all memories that match?" if given["everything"] else None

@@ -14,10 +14,8 @@ from openmemory.cli.config import config
 from openmemory.cli.connect import clients, connect, disconnect
 from openmemory.cli.context import context
 from openmemory.cli.doctor import doctor
-from openmemory.cli.documents import documents
 from openmemory.cli.erase import erase
 from openmemory.cli.export import export
-from openmemory.cli.files import files
 from openmemory.cli.help import in_groups
 from openmemory.cli.hooks import hook, hooks
 from openmemory.cli.import_ import import_
@@ -32,12 +30,9 @@ from openmemory.cli.rules import rules
 from openmemory.cli.search import search
 from openmemory.cli.serve import serve
 from openmemory.cli.service import service
-from openmemory.cli.sessions import sessions
 from openmemory.cli.share import share
-from openmemory.cli.sources import sources
 from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
-from openmemory.cli.threads import threads
 from openmemory.cli.timezone import timezone
 from openmemory.cli.usage import usage
 
@@ -98,8 +93,14 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
         "state": Later("Show and save the state of a project: one JSON object for each namespace."),
         "values": Later("Set, show, list and delete values under a topic and a key."),
         "links": Later("Link memories, and list and remove links."),
-        "share": share, "ingest": ingest, "sources": sources, "files": files, "documents": documents,
-        "threads": threads, "sessions": sessions,
+        "share": share, "ingest": ingest,
+        "sources": Later(
+            "List the conversations, sessions, files and documents that are kept, the last changed first.", group=False
+        ),
+        "files": Later("List and search the files that `openmemory ingest` has kept."),
+        "documents": Later("Store, list, search, read and delete documents, such as PDFs."),
+        "threads": Later("Store, search, read and delete conversations."),
+        "sessions": Later("Save, list, search and read sessions: numbered conversations with a title and a summary."),
     },
     "Assistants": {
         "connect": connect, "disconnect": disconnect, "clients": clients, "hooks": hooks, "hook": hook,

@@ -11,14 +11,15 @@ import typer
 from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
 from openmemory.cli.ids import document_id, whole
+from openmemory.cli.operations import add as add_operation
 from openmemory.cli.options import About, AllProjects, App, AsApp, Namespace, PageNumber, Query, Rows, User, words
 from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, passages, plain, plain_lines
 from openmemory.cli.passages import found_passages, under_heading
 from openmemory.errors import Invalid, OpenMemoryError, SetupError
+from openmemory.operations.documents import PATH, list_documents
 
-documents = typer.Typer(help="Store, list, search, read and delete documents, such as PDFs.", no_args_is_help=True)
+documents = typer.Typer(no_args_is_help=True)
 
-Below = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only documents whose name begins so.")]
 Document = Annotated[str, typer.Argument(metavar="ID", help="The document's id, or its first characters.")]
 _TYPE = "application/octet-stream"
 
@@ -73,7 +74,7 @@ async def add(
 async def _send(client: Client, path: Path, fields: dict[str, str]) -> dict[str, Any]:
     with path.open("rb") as file:
         sent = {"file": (path.name, file, _TYPE)}
-        async with client.stream("POST", "/api/v1/documents", data=fields, files=sent) as answer:
+        async with client.stream("POST", PATH, data=fields, files=sent) as answer:
             stored: dict[str, Any] = orjson.loads(await answer.aread())
     return stored
 
@@ -84,29 +85,16 @@ def _told(stored: dict[str, Any]) -> str:
     return f"{plain(stored['name'])} {what}: {passages(stored['passages'])}{original}. {stored['id']}"
 
 
-@documents.command("list")
-@connected
-async def list_documents(
-    client: Client,
-    *,
-    user: User = None,
-    app: AsApp = None,
-    namespace: Namespace = None,
-    all_projects: AllProjects = False,
-    name: Below = None,
-    limit: Rows = 50,
-    page: PageNumber = 1,
-) -> CommandAnswer:
-    """List documents, by name."""
-    where = scope.read(namespace, all_projects=all_projects)
-    params = {"user_id": user, "app": app, "namespace": where, "name": name, "size": limit, "page": page}
-    found = await client.call("GET", "/api/v1/documents", params=params)
+def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
     rows = [
         (one["id"], one["name"], one["bytes"], one["passages"], one["namespace"], one["app_name"])
         for one in found["items"]
     ]
     table = Table(["id", "name", "bytes", "passages", "namespace", "app"], rows, wide="name")
-    return page_answer(found, table, page, "There are no documents.")
+    return page_answer(found, table, given["page"], "There are no documents.")
+
+
+add_operation(documents, list_documents, _listed)
 
 
 @documents.command()
@@ -119,7 +107,7 @@ async def search(
     app: AsApp = None,
     namespace: Namespace = None,
     all_projects: AllProjects = False,
-    name: Below = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Only documents whose name begins so.")] = None,
     limit: Rows = 10,
 ) -> CommandAnswer:
     """Find passages of documents by meaning and by words, best match first."""
@@ -142,7 +130,7 @@ async def show(
     """Show the text of a document."""
     params = {"user_id": user, "app": app, "page": page, "size": 50}
     document = await document_id(client, document, {"user_id": user, "app": app})
-    found = await client.call("GET", f"/api/v1/documents/{document}", params=params)
+    found = await client.call("GET", f"{PATH}/{document}", params=params)
     lines = [f"{plain(found['document']['name'])}, {passages(found['total'])}"]
     for one in found["items"]:
         lines += ["", *([f"[{plain(one['heading'])}]"] if one["heading"] else []), *plain_lines(one["content"])]
@@ -166,7 +154,7 @@ async def download(
     try:
         with file.open("xb") as out:
             try:
-                async with client.stream("GET", f"/api/v1/documents/{document}/original", params=params) as answer:
+                async with client.stream("GET", f"{PATH}/{document}/original", params=params) as answer:
                     async for chunk in answer.aiter_bytes():
                         out.write(chunk)
             except BaseException:
@@ -191,7 +179,7 @@ async def delete(
 ) -> CommandAnswer:
     """Delete a document. `restore` brings it back, unless it was erased."""
     document = await document_id(client, document, {"user_id": user, "app": app})
-    path = f"/api/v1/documents/{document}"
+    path = f"{PATH}/{document}"
     if erase:
         done = await client.call("POST", f"{path}/erase", body={"user_id": user, "app": app})
     else:
@@ -210,5 +198,5 @@ async def restore(
     """Bring a deleted document back."""
     if whole(document) is None:
         raise Invalid("ID", "must be a whole UUID, because deleted documents are in no list")
-    done = await client.call("POST", f"/api/v1/documents/{document}/restore", body={"user_id": user})
+    done = await client.call("POST", f"{PATH}/{document}/restore", body={"user_id": user})
     return CommandAnswer(done, f"Restored: {passages(done['passages'])}.")

@@ -8,38 +8,25 @@ import typer
 
 from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import AllProjects, AsApp, Namespace, PageNumber, Query, Rows, User, words
+from openmemory.cli.operations import add
+from openmemory.cli.options import AllProjects, AsApp, Namespace, Query, Rows, User, words
 from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, plain
 from openmemory.cli.passages import found_passages, under_heading
+from openmemory.operations.files import list_files
 
-files = typer.Typer(help="List and search the files that `openmemory ingest` has kept.", no_args_is_help=True)
-
-Below = Annotated[str | None, typer.Option("--path", metavar="PATH", help="Only files whose path begins so.")]
+files = typer.Typer(no_args_is_help=True)
 
 
-@files.command("list")
-@connected
-async def list_files(
-    client: Client,
-    *,
-    user: User = None,
-    app: AsApp = None,
-    namespace: Namespace = None,
-    all_projects: AllProjects = False,
-    path: Below = None,
-    limit: Rows = 50,
-    page: PageNumber = 1,
-) -> CommandAnswer:
-    """List files, by path."""
-    where = scope.read(namespace, all_projects=all_projects)
-    params = {"user_id": user, "app": app, "namespace": where, "path": path, "size": limit, "page": page}
-    found = await client.call("GET", "/api/v1/files", params=params)
+def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
     rows = [
         (one["path"], one["language"] or "", one["bytes"], one["passages"], one["namespace"], one["app_name"])
         for one in found["items"]
     ]
     table = Table(["path", "language", "bytes", "passages", "namespace", "app"], rows, wide="path")
-    return page_answer(found, table, page, "There are no files.")
+    return page_answer(found, table, given["page"], "There are no files.")
+
+
+add(files, list_files, _listed)
 
 
 @files.command()
@@ -52,7 +39,7 @@ async def search(
     app: AsApp = None,
     namespace: Namespace = None,
     all_projects: AllProjects = False,
-    path: Below = None,
+    path: Annotated[str | None, typer.Option(metavar="PATH", help="Only files whose path begins so.")] = None,
     language: Annotated[str | None, typer.Option(metavar="NAME", help="Only in this language, such as python.")] = None,
     symbol: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only code that defines this name, such as Store.get.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from enum import EnumType
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
@@ -12,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
-from openmemory.cli import project, scope
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.options import (
     About,
@@ -34,7 +36,7 @@ from openmemory.operations.description import InCommand, Operation, Parameter, S
 Show = Callable[[Any, dict[str, Any]], CommandAnswer]
 """Makes the answer for people of what REST returned and of what the user gave."""
 
-Ask = Callable[[dict[str, Any]], str | None]
+Ask = Callable[[Client, dict[str, Any]], Awaitable[str | None]]
 """Makes a question of what the user gave; None: there is nothing to ask."""
 
 _APPS = {Speaker.APP: App, Speaker.READER: AsApp}
@@ -59,26 +61,36 @@ _OPTIONS = {
 } | {name: option for name, (option, _) in _SHARED.items()}  # fmt: skip
 """The names of options that are not those of their parameters. A list is an option that may be repeated."""
 
+_FEW = 8
+"""The number of choices that the help names."""
 
-def command(operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = None) -> Callable[..., None]:
+
+def command(
+    operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = None, **defaults: Any
+) -> Callable[..., None]:
     """Returns the command of an operation. Parameters without a default are arguments, in their order.
 
     Without an option, the project is that of the folder. Several are read as `scope.read` says. `ask` makes the
-    question that must be confirmed, if any.
+    question that must be confirmed, if any. `defaults`: of parameters, where that of the command is another one.
     """
     shared: dict[str, Any] = {} if operation.speaker is Speaker.CREDENTIAL else {"user_id": User}
     if operation.speaker in _APPS:
         shared["app"] = _APPS[operation.speaker]
-    kinds = {one.name: one.kind for one in operation.parameters}
-    called = {name: _OPTIONS.get(name, name) for name in (*kinds, *shared)}
+    parameters = [replace(one, default=defaults.get(one.name, one.default)) for one in operation.parameters]
+    called = {name: _OPTIONS.get(name, name) for name in (*(one.name for one in parameters), *shared)}
+    read = _read(operation)
+    takes_all = "namespaces" in called or (read is not None and not read.default)
 
     async def run(client: Client, /, **given: Any) -> CommandAnswer:
         request = {name: given[option] for name, option in called.items()}
-        if "namespace" in request:
-            request["namespace"] = _place(kinds["namespace"], given)
+        if read is not None:
+            named = scope.read(given["namespace"], all_projects=given["all_projects"] if takes_all else None)
+            request["namespace"] = named or read.default
+        elif "namespace" in request:
+            request["namespace"] = scope.written(given["namespace"], given.get("about"))
         if "namespaces" in request and not given.get("memory_ids"):  # ids need no project
             request["namespaces"] = scope.selected(given["namespace"], all_projects=given["all_projects"])
-        if ask is not None and (question := ask(given)):
+        if ask is not None and (question := await ask(client, given)):
             confirm(question, given["yes"])
         path = re.sub(r"\{(\w+)(:path)?\}", lambda part: path_part(str(request.pop(part[1]))), operation.path)
         if not operation.has_body:
@@ -86,10 +98,10 @@ def command(operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = N
         query = {name: request.pop(name) for name in operation.query}
         return show(await client.call(operation.method, path, params=query, body=request), given)
 
-    own = [_parameter(one) for one in operation.parameters]
-    own += [_keyword(called[name], kind, None) for name, kind in shared.items()]
-    own += [_keyword("about", About, None)] if operation.has_body and "namespace" in called else []
-    own += [_keyword("all_projects", AllProjects, False)] if "namespaces" in called else []
+    own = [_keyword(called[name], kind, None) for name, kind in shared.items()]
+    own += [_parameter(one) for one in parameters]
+    own += [_keyword("about", About, None)] if operation.speaker is Speaker.APP and "namespace" in called else []
+    own += [_keyword("all_projects", AllProjects, False)] if takes_all else []
     own += [_keyword("yes", Yes, False)] if ask else []
     first = inspect.Parameter("client", inspect.Parameter.POSITIONAL_ONLY, annotation=Client)
     # Typer takes arguments in the order of the signature.
@@ -99,16 +111,17 @@ def command(operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = N
     return connected(run)
 
 
-def add(group: typer.Typer, operation: Operation[Any, Any, Any], show: Show) -> None:
+def add(
+    group: typer.Typer, operation: Operation[Any, Any, Any], show: Show, ask: Ask | None = None, **defaults: Any
+) -> None:
     """Adds the command of an operation to its group, under the last word of its name."""
-    group.command(operation.command.rpartition(" ")[2])(command(operation, show))
+    group.command(operation.command.rpartition(" ")[2])(command(operation, show, ask, **defaults))
 
 
-def _place(kind: Any, given: dict[str, Any]) -> str | list[str]:
-    """Returns the project of a request, or those that it reads."""
-    if _is_list(kind):
-        return scope.read(given["namespace"]) or [project.PERSON]
-    return scope.written(given["namespace"], given.get("about"))
+def _read(operation: Operation[Any, Any, Any]) -> Parameter | None:
+    """Returns the parameter with the projects that an operation reads, if it reads several."""
+    several = (one for one in operation.parameters if one.name == "namespace" and _is_list(one.kind))
+    return next(several, None) if operation.method == "GET" else None
 
 
 def _parameter(one: Parameter) -> inspect.Parameter:
@@ -136,10 +149,12 @@ def _is_list(kind: Any) -> bool:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """Returns the texts that a type allows, if it is a choice."""
+    """Returns the texts that a type allows, if it is a choice of few."""
     if get_origin(kind) is Literal:
         return get_args(kind)
-    return next((_choices(each) for each in get_args(kind) if get_origin(each) is Literal), ())
+    if isinstance(kind, EnumType) and len(kind) <= _FEW:
+        return tuple(map(str, kind))
+    return next(filter(None, map(_choices, get_args(kind))), ())
 
 
 def _help(parameter: Parameter) -> str:

@@ -8,7 +8,8 @@ import typer
 
 from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import About, AllProjects, App, AsApp, Namespace, PageNumber, Query, Rows, User, words
+from openmemory.cli.operations import add
+from openmemory.cli.options import About, AllProjects, App, AsApp, Namespace, Query, Rows, User, words
 from openmemory.cli.output import (
     CommandAnswer,
     Table,
@@ -21,14 +22,11 @@ from openmemory.cli.output import (
     text_of,
 )
 from openmemory.cli.passages import found_passages
+from openmemory.operations.sessions import list_sessions, read_session, save_session
 
-sessions = typer.Typer(
-    help="Save, list, search and read sessions: numbered conversations with a title and a summary.",
-    no_args_is_help=True,
-)
+sessions = typer.Typer(no_args_is_help=True)
 
 Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The number of the session in its project.")]
-_PATH = "/api/v1/sessions"
 
 
 @sessions.command()
@@ -57,7 +55,7 @@ async def save(
         "user_id": user, "app": app, "namespace": where, "number": number, "title": title, "summary": summary,
         "content": content,
     }  # fmt: skip
-    saved = await client.call("POST", _PATH, body=body)
+    saved = await client.call(save_session.method, save_session.path, body=body)
     what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[saved["event"]]
     notes = [f"{', '.join(saved['redacted'])} redacted."] if saved.get("redacted") else []
     notes += [saved["note"]] if saved.get("note") else []
@@ -65,49 +63,25 @@ async def save(
     return CommandAnswer(saved, f"Session {number} {what}: {passages(saved['passages'])}.", notes=notes)
 
 
-@sessions.command("list")
-@connected
-async def list_sessions(
-    client: Client,
-    *,
-    user: User = None,
-    app: AsApp = None,
-    namespace: Namespace = None,
-    all_projects: AllProjects = False,
-    limit: Rows = 50,
-    page: PageNumber = 1,
-) -> CommandAnswer:
-    """List sessions, the last number first."""
-    where = scope.read(namespace, all_projects=all_projects)
-    params = {"user_id": user, "app": app, "namespace": where, "size": limit, "page": page}
-    found = await client.call("GET", _PATH, params=params)
+def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
     rows = [
         (each["number"], local_time(each["updated_at"]), each["app_name"], each["namespace"], each["title"])
         for each in found["items"]
     ]
     table = Table(["#", "saved", "app", "namespace", "title"], rows, wide="title")
-    return page_answer(found, table, page, "There are no sessions.")
+    return page_answer(found, table, given["page"], "There are no sessions.")
 
 
-@sessions.command()
-@connected
-async def show(
-    client: Client,
-    *,
-    number: Number,
-    user: User = None,
-    app: AsApp = None,
-    namespace: Namespace = None,
-    all_projects: AllProjects = False,
-) -> CommandAnswer:
-    """Show a session with its text."""
-    params = {"user_id": user, "app": app, "namespace": scope.read(namespace, all_projects=all_projects)}
-    found = await client.call("GET", f"{_PATH}/{number}", params=params)
+def _text(found: Any, _: dict[str, Any]) -> CommandAnswer:
     session = found["session"]
     lines = [f"{session['number']}. {plain(session['title'])} ({local_time(session['updated_at'])})"]
     for text in (session["summary"], found["content"]):
         lines += ["", *plain_lines(text)] if text else []
     return CommandAnswer(found, *lines)
+
+
+add(sessions, list_sessions, _listed)
+add(sessions, read_session, _text)
 
 
 @sessions.command()

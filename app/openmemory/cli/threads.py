@@ -8,13 +8,13 @@ import typer
 
 from openmemory.cli import scope
 from openmemory.cli.client import Client, connected, path_part
+from openmemory.cli.operations import Show, add
 from openmemory.cli.options import (
     About,
     AllProjects,
     App,
     AsApp,
     Namespace,
-    PageNumber,
     Query,
     Rows,
     Since,
@@ -22,39 +22,28 @@ from openmemory.cli.options import (
     User,
     words,
 )
-from openmemory.cli.output import CommandAnswer, Table, confirm, local_time, page_answer, plain, read_stdin
+from openmemory.cli.output import CommandAnswer, Table, local_time, page_answer, plain, read_stdin
 from openmemory.cli.passages import found_passages
 from openmemory.errors import Invalid
+from openmemory.operations.threads import (
+    PATH,
+    close_thread,
+    delete_thread,
+    erase_thread,
+    list_messages,
+    list_threads,
+    restore_thread,
+)
 
-threads = typer.Typer(help="Store, search, read and delete conversations.", no_args_is_help=True)
+threads = typer.Typer(no_args_is_help=True)
 
 ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
 
-_PATH = "/api/v1/threads"
 _TOGETHER = 500
 """Messages in one request."""
 
 
-def _of(thread: str, part: str = "") -> str:
-    return f"{_PATH}/{path_part(thread)}{part}"
-
-
-@threads.command("list")
-@connected
-async def list_threads(
-    client: Client,
-    *,
-    user: User = None,
-    app: AsApp = None,
-    namespace: Namespace = None,
-    all_projects: AllProjects = False,
-    limit: Rows = 50,
-    page: PageNumber = 1,
-) -> CommandAnswer:
-    """List conversations, the last used first."""
-    where = scope.read(namespace, all_projects=all_projects)
-    params = {"user_id": user, "app": app, "namespace": where, "size": limit, "page": page}
-    found = await client.call("GET", _PATH, params=params)
+def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
     rows = [
         (
             item["thread_id"],
@@ -67,31 +56,19 @@ async def list_threads(
         for item in found["items"]
     ]
     table = Table(["thread", "last used", "app", "namespace", "messages", "title"], rows, wide="title")
-    return page_answer(found, table, page, "There are no conversations.")
+    return page_answer(found, table, given["page"], "There are no conversations.")
 
 
-@threads.command()
-@connected
-async def show(
-    client: Client,
-    *,
-    thread: ThreadId,
-    user: User = None,
-    app: AsApp = None,
-    namespace: Namespace = None,
-    all_projects: AllProjects = False,
-    limit: Rows = 100,
-    page: PageNumber = 1,
-) -> CommandAnswer:
-    """Show the messages of a conversation, oldest first."""
-    where = scope.read(namespace, all_projects=all_projects)
-    params = {"user_id": user, "app": app, "namespace": where, "size": limit, "page": page}
-    found = await client.call("GET", _of(thread, "/messages"), params=params)
+def _messages(found: Any, given: dict[str, Any]) -> CommandAnswer:
     rows = [
         (item["position"], local_time(item["created_at"]), item["role"], item["content"]) for item in found["items"]
     ]
-    notes = [f"Page {page}; {found['total']} in all."] if len(rows) < found["total"] else []
+    notes = [f"Page {given['page']}; {found['total']} in all."] if len(rows) < found["total"] else []
     return CommandAnswer(found, Table(["#", "said", "by", "message"], rows, wide="message"), notes=notes)
+
+
+add(threads, list_threads, _listed)
+add(threads, list_messages, _messages, size=100)
 
 
 @threads.command()
@@ -156,7 +133,7 @@ async def log(
             "user_id": user, "app": app, "namespace": where, "title": title, "infer": not no_infer,
             "messages": entries[at : at + _TOGETHER],
         }  # fmt: skip
-        answer = await client.call("POST", _of(thread, "/messages"), body=body)
+        answer = await client.call("POST", f"{PATH}/{path_part(thread)}/messages", body=body)
         results += [each | ({"index": at + each["index"]} if "error" in each else {}) for each in answer["results"]]
     refused = [each for each in results if "error" in each]
     added = sum(each.get("event") == "ADD" for each in results)
@@ -184,52 +161,19 @@ def _lines(text: str) -> list[Any]:
     return entries
 
 
-@threads.command()
-@connected
-async def close(
-    client: Client,
-    *,
-    thread: ThreadId,
-    user: User = None,
-    namespace: Namespace = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="What it was about.")] = None,
-    summary: Annotated[str | None, typer.Option(metavar="TEXT", help="What came of it.")] = None,
-) -> CommandAnswer:
-    """Mark a conversation as closed. Its next message opens it again."""
-    body = {"user_id": user, "namespace": scope.written(namespace), "title": title, "summary": summary}
-    answer = await client.call("POST", _of(thread, "/close"), body=body)
-    return CommandAnswer(answer, f"Closed {answer['threads']} conversation{'s' if answer['threads'] != 1 else ''}.")
+def _closed(done: Any, _: dict[str, Any]) -> CommandAnswer:
+    return CommandAnswer(done, f"Closed {done['threads']} conversation{'s' if done['threads'] != 1 else ''}.")
 
 
-@threads.command()
-@connected
-async def delete(client: Client, *, thread: ThreadId, user: User = None, namespace: Namespace = None) -> CommandAnswer:
-    """Delete a conversation. `openmemory threads restore` brings it back."""
-    answer = await client.call("DELETE", _of(thread), params={"user_id": user, "namespace": scope.written(namespace)})
-    return CommandAnswer(answer, f"Deleted {answer['messages']} messages.")
+def _changed(verb: str) -> Show:
+    return lambda done, _: CommandAnswer(done, f"{verb} {done['messages']} messages.")
 
 
-@threads.command()
-@connected
-async def restore(client: Client, *, thread: ThreadId, user: User = None, namespace: Namespace = None) -> CommandAnswer:
-    """Bring back the deleted messages of a conversation."""
-    body = {"user_id": user, "namespace": scope.written(namespace)}
-    answer = await client.call("POST", _of(thread, "/restore"), body=body)
-    return CommandAnswer(answer, f"Restored {answer['messages']} messages.")
+async def _question(client: Client, given: dict[str, Any]) -> str:
+    return f"Erase the conversation {plain(given['thread_id'])} of {await client.user(given['user'])}?"
 
 
-@threads.command()
-@connected
-async def erase(
-    client: Client,
-    *,
-    thread: ThreadId,
-    user: User = None,
-    namespace: Namespace = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-) -> CommandAnswer:
-    """Permanently erase a conversation with its messages and vectors."""
-    confirm(f"Erase the conversation {plain(thread)} of {await client.user(user)}?", yes)
-    body = {"user_id": user, "namespace": scope.written(namespace)}
-    answer = await client.call("POST", _of(thread, "/erase"), body=body)
-    return CommandAnswer(answer, f"Erased {answer['messages']} messages.")
+add(threads, close_thread, _closed)
+add(threads, delete_thread, _changed("Deleted"))
+add(threads, restore_thread, _changed("Restored"))
+add(threads, erase_thread, _changed("Erased"), _question)

@@ -71,6 +71,17 @@ class Speaker(Enum):
     CREDENTIAL = "credential"
     """Nobody but the credential: the use case gets its principal."""
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The parameters with which a request names the caller."""
+        match self:
+            case Speaker.APP | Speaker.READER:
+                return "user_id", "app"
+            case Speaker.OWNER | Speaker.NEW_OWNER:
+                return ("user_id",)
+            case Speaker.CREDENTIAL:
+                return ()
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryReference:
@@ -169,9 +180,10 @@ class Operation(Generic[W, P, R]):
 
     @property
     def has_body(self) -> bool:
-        """True if it has a body. Its fields are the parameters that are neither in the path nor in the query."""
-        elsewhere = {*self.in_path, *self.query}
-        return self.method in ("POST", "PUT") and any(one.name not in elsewhere for one in self.parameters)
+        """True if it has a body. Its fields are user, app and the parameters that are neither in the path nor in the
+        query."""
+        fields = {*self.speaker.named, *(one.name for one in self.parameters)}
+        return self.method in ("POST", "PUT") and not fields <= {*self.in_path, *self.query}
 
     @property
     def help(self) -> str:

@@ -24,6 +24,13 @@ Projects = Annotated[
 ]
 """The namespaces that are read. The commands take that of the folder and the default one."""
 
+OnlyProjects = Annotated[
+    tuple[str, ...],
+    Field(max_length=100, description="Only this project; may be repeated. Left out: every one."),
+]
+"""The namespaces that a list is narrowed to; its default is empty. The commands take that of the folder and the default
+one, unless all are asked for."""
+
 PageNumber = Annotated[int, Field(ge=1, le=1_000_000)]
 PageSize = Annotated[int, Field(ge=1, le=100)]
 

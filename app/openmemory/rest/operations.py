@@ -108,7 +108,7 @@ async def _caller(
 ) -> Caller | Principal:
     user, app = names.get("user_id"), names.get("app")
     if operation.owned is not None:
-        return await asking.as_owner_of(operation.owned, given[f"{operation.owned}_id"], user)
+        return await asking.as_owner_or_app_of(operation.owned, given[f"{operation.owned}_id"], user, app)
     reads = operation.method == "GET"
     match operation.speaker:
         case Speaker.APP:

@@ -52,9 +52,9 @@ from openmemory.sources.schemas import (
     FileEvent,
     FilePage,
     FilePlan,
+    FileSeen,
     FilesFinished,
     FileStored,
-    ListedFile,
     NewFile,
     Rename,
     StoredFile,
@@ -100,7 +100,7 @@ class Files:
         self.written: Counter[str] = Counter()
         """Files written since the start, by operation: add, update, rename or remove."""
 
-    async def plan(self, caller: Caller, namespace: str, files: Sequence[ListedFile], *, below: str = "") -> FilePlan:
+    async def plan(self, caller: Caller, namespace: str, files: Sequence[FileSeen], *, below: str = "") -> FilePlan:
         """The difference between the files of a folder and those that are stored in the project. Changes nothing.
 
         Files of other apps count as stored, if the caller may read them. Only the app's own are renamed or gone.

@@ -8,11 +8,14 @@ from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from openmemory.errors import Invalid
 from openmemory.memories.schemas import OnError
 from openmemory.serialization.omission import is_none
+
+MAX_NUMBER = 2**31 - 1
+"""The largest number of a session."""
 
 Redacted = Annotated[
     list[str], Field(description="The kinds of secrets that were replaced.", exclude_if=lambda kinds: not kinds)
@@ -200,11 +203,15 @@ class SessionPage:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFile:
-    """A file as a client sees it in a folder: its path and the hash of its content."""
+class FileSeen:
+    """A file of the folder."""
 
-    path: str
-    hash: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    path: Annotated[str, Field(description="Relative to the folder, with /.", examples=["src/main.py"])]
+    hash: Annotated[
+        str, Field(description="Of its content, in whatever way you choose.", examples=["9f86d081884c7d65"])
+    ]
 
 
 @dataclass(frozen=True, slots=True)

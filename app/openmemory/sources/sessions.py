@@ -36,10 +36,17 @@ from openmemory.memories.state import State
 from openmemory.sources import listing, passages, writing
 from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
 from openmemory.sources.reading import TextReader
-from openmemory.sources.schemas import FileEvent, NewSession, SavedSession, SessionPage, SessionSaved, SessionText
+from openmemory.sources.schemas import (
+    MAX_NUMBER,
+    FileEvent,
+    NewSession,
+    SavedSession,
+    SessionPage,
+    SessionSaved,
+    SessionText,
+)
 from openmemory.sources.writing import NewPassage
 
-MAX_NUMBER = 2**31 - 1
 MAX_CONTENT = 8_388_608
 """The number of characters that the text of a session may have."""
 

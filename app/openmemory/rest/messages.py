@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import Body, Path, Query
+from fastapi import Body, Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
 from openmemory.memories.schemas import OnError
-from openmemory.rest.caller import AS_APP, AskingApp, BodyUser, Namespaces, TheAsking, TheServices
+from openmemory.rest.caller import BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
 from openmemory.rest.routing import Router
-from openmemory.rest.schemas import listed
 from openmemory.serialization.timestamps import TimeInput
-from openmemory.sources.schemas import MessageAdded, MessagePage, NewMessage, NewMessages, ThreadPage, ThreadsChanged
+from openmemory.sources.schemas import MessageAdded, NewMessage, NewMessages
 
 router = Router("/api/v1/threads", "threads")
 
@@ -64,55 +63,6 @@ class MessagesAnswer(BaseModel):
     thread_id: str
     results: list[MessageAdded | ItemProblem] = Field(description="The results, in the order of the messages.")
     refused: list[ItemProblem] = Field(description="The items of `results` that were not stored.")
-
-
-class ThreadBody(BaseModel):
-    """Which conversations of a thread."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    user_id: BodyUser = None
-    app: str | None = Field(default=None, description=AS_APP)
-    namespace: str | None = Field(default=None, description="Left out: every namespace.")
-
-
-class CloseBody(ThreadBody):
-    """Title and summary of a closed conversation."""
-
-    title: str | None = Field(default=None, examples=["Choosing a bicycle"])
-    summary: str | None = Field(default=None, examples=["Alice wants a light bicycle for her way to work."])
-
-
-_WHICH: dict[str, Any] = {
-    "of a user": {"value": {"user_id": "alice"}},
-    "in a namespace": {"value": {"user_id": "alice", "namespace": "family"}},
-}
-_CLOSED: dict[str, Any] = {
-    "of a user": {"value": {"user_id": "alice"}},
-    "with a summary": {
-        "value": {
-            "user_id": "alice",
-            "title": "Choosing a bicycle",
-            "summary": "Alice wants a light bicycle for her way to work.",
-        }
-    },
-}
-
-
-@router.get("", responses=documented(403, 404))
-async def list_threads(
-    services: TheServices,
-    asking: TheAsking,
-    *,
-    user_id: Annotated[str | None, Query(description="The user's name.")] = None,
-    app: AskingApp = None,
-    namespace: Namespaces = (),
-    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
-    size: Annotated[int, Query(ge=1, le=100)] = 50,
-) -> ThreadPage:
-    """List a user's conversations, the last used first."""
-    caller = await asking.as_reader(user_id, app)
-    return await services.conversations.threads(caller, namespaces=namespace, page=page, size=size)
 
 
 @router.post("/{thread_id:path}/messages", responses=documented(403, 404, 413) | {
@@ -167,77 +117,6 @@ async def add_messages(
     results = [ItemProblem.of(index, one) if isinstance(one, Invalid) else one for index, one in enumerate(became)]
     refused = [one for one in results if isinstance(one, ItemProblem)]
     return MessagesAnswer(thread_id=thread_id, results=results, refused=refused)
-
-
-@router.get("/{thread_id:path}/messages", responses=documented(403, 404))
-async def list_messages(
-    services: TheServices,
-    asking: TheAsking,
-    thread_id: ThreadId,
-    *,
-    user_id: Annotated[str | None, Query(description="The user's name.")] = None,
-    app: AskingApp = None,
-    namespace: Namespaces = (),
-    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
-    size: Annotated[int, Query(ge=1, le=100)] = 50,
-) -> MessagePage:
-    """Read the messages of a thread, oldest first."""
-    caller = await asking.as_reader(user_id, app)
-    return await services.conversations.messages(caller, thread_id, namespaces=namespace, page=page, size=size)
-
-
-@router.post("/{thread_id:path}/close", responses=documented(403, 404))
-async def close_thread(
-    services: TheServices,
-    asking: TheAsking,
-    thread_id: ThreadId,
-    which: Annotated[CloseBody, Body(openapi_examples=_CLOSED)],
-) -> ThreadsChanged:
-    """Mark the conversations of a thread as closed. The next message opens its conversation again."""
-    caller = await asking.as_owner_or_app(which.user_id, which.app)
-    return await services.conversations.close(
-        caller, thread_id, namespaces=listed(which.namespace), title=which.title, summary=which.summary
-    )
-
-
-@router.post("/{thread_id:path}/restore", responses=documented(403, 404))
-async def restore_thread(
-    services: TheServices,
-    asking: TheAsking,
-    thread_id: ThreadId,
-    which: Annotated[ThreadBody, Body(openapi_examples=_WHICH)],
-) -> ThreadsChanged:
-    """Make the deleted messages of a thread active again. Only the user may."""
-    caller = await asking.as_owner_or_app(which.user_id, which.app)
-    return await services.conversations.restore(caller, thread_id, namespaces=listed(which.namespace))
-
-
-@router.post("/{thread_id:path}/erase", responses=documented(403, 404))
-async def erase_thread(
-    services: TheServices,
-    asking: TheAsking,
-    thread_id: ThreadId,
-    which: Annotated[ThreadBody, Body(openapi_examples=_WHICH)],
-) -> ThreadsChanged:
-    """Remove the conversations of a thread for good, with their messages and vectors. Only the user may."""
-    caller = await asking.as_owner_or_app(which.user_id, which.app)
-    return await services.conversations.erase(caller, thread_id, namespaces=listed(which.namespace))
-
-
-@router.delete("/{thread_id:path}", responses=documented(403, 404))
-async def delete_thread(
-    services: TheServices,
-    asking: TheAsking,
-    thread_id: ThreadId,
-    *,
-    user_id: Annotated[str | None, Query(description="The user's name.")] = None,
-    app: AskingApp = None,
-    namespace: Namespaces = (),
-) -> ThreadsChanged:
-    """Delete the conversations of a thread. They are no longer found, and `restore` brings them back."""
-    caller = await asking.as_owner_or_app(user_id, app)
-    # The path takes everything, so a trailing slash is a part of the id here.
-    return await services.conversations.delete(caller, thread_id.removesuffix("/"), namespaces=namespace)
 
 
 def _read(entry: Any) -> NewMessage | Invalid:

@@ -6,31 +6,18 @@ from typing import Annotated, Any
 from urllib.parse import quote
 from uuid import UUID
 
-from fastapi import Body, Depends, Path, Query, Request
+from fastapi import Path, Request
 from fastapi.responses import Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.errors import Invalid
-from openmemory.identity.caller import Caller
 from openmemory.rest import upload
-from openmemory.rest.caller import (
-    AS_APP,
-    LEFT_OUT,
-    WHOSE,
-    AskingApp,
-    Namespaces,
-    OwnersId,
-    TheAsking,
-    TheServices,
-    UserId,
-)
+from openmemory.rest.caller import LEFT_OUT, AskingApp, OwnersId, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
-from openmemory.sources.schemas import DocumentPage, DocumentsChanged, DocumentStored, DocumentText, NewDocument
+from openmemory.sources.schemas import DocumentStored, NewDocument
 
 router = Router(upload.DOCUMENTS, "documents")
 
-DocumentId = Annotated[UUID, Path(description="The id of the document.")]
 _YES_OR_NO = {"true": True, "false": False}
 _FIELDS = {
     "user_id": f"The user's name; {LEFT_OUT}",
@@ -49,36 +36,6 @@ _ORIGINAL: dict[int | str, dict[str, Any]] = {
         "headers": {"Content-Disposition": {"schema": {"type": "string"}, "description": "The name of the file."}},
     }
 }
-
-
-class DocumentBody(BaseModel):
-    """The user of a document, and an app that asks."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    user_id: str | None = Field(default=None, description=WHOSE)
-    app: str | None = Field(default=None, description=AS_APP)
-
-
-async def _asking_caller(
-    asking: TheAsking, document_id: DocumentId, user_id: OwnersId = None, app: AskingApp = None
-) -> Caller:
-    return await asking.as_owner_or_app_of("document", document_id, user_id, app)
-
-
-async def _caller_in_body(
-    asking: TheAsking,
-    document_id: DocumentId,
-    whose: Annotated[DocumentBody, Body(openapi_examples={"of a user": {"value": {"user_id": "alice"}}})],
-) -> Caller:
-    return await asking.as_owner_or_app_of("document", document_id, whose.user_id, whose.app)
-
-
-_AskingCaller = Annotated[Caller, Depends(_asking_caller)]
-"""The user or app of the query. Without a user: whose the document is."""
-
-_CallerInBody = Annotated[Caller, Depends(_caller_in_body)]
-"""The user or app of the body. Without a user: whose the document is."""
 
 
 @router.post(
@@ -122,39 +79,16 @@ def _whole_number(field: str, given: str | None) -> int | None:
     return int(given)
 
 
-@router.get("", responses=documented(403, 404))
-async def list_documents(
+@router.get("/{document_id}/original", response_class=Response, responses=documented(403, 404) | _ORIGINAL)
+async def download_document(
     services: TheServices,
     asking: TheAsking,
-    *,
-    user_id: UserId = None,
+    document_id: Annotated[UUID, Path(description="The id of the document.")],
+    user_id: OwnersId = None,
     app: AskingApp = None,
-    namespace: Namespaces = (),
-    name: Annotated[str, Query(description="Only documents whose name begins so.")] = "",
-    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
-    size: Annotated[int, Query(ge=1, le=100)] = 50,
-) -> DocumentPage:
-    """List a user's documents, by name."""
-    caller = await asking.as_reader(user_id, app)
-    return await services.documents.list(caller, namespaces=namespace, below=name, page=page, size=size)
-
-
-@router.get("/{document_id}", responses=documented(403, 404))
-async def read_document(
-    services: TheServices,
-    caller: _AskingCaller,
-    document_id: DocumentId,
-    *,
-    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
-    size: Annotated[int, Query(ge=1, le=100)] = 50,
-) -> DocumentText:
-    """Read the text of a document, passage by passage."""
-    return await services.documents.text(caller, document_id, page=page, size=size)
-
-
-@router.get("/{document_id}/original", response_class=Response, responses=documented(403, 404) | _ORIGINAL)
-async def download_document(services: TheServices, caller: _AskingCaller, document_id: DocumentId) -> Response:
+) -> Response:
     """Download the original of a document, as it was sent."""
+    caller = await asking.as_owner_or_app_of("document", document_id, user_id, app)
     found = await services.documents.download(caller, document_id)
     name = quote(found.document.name.rpartition("/")[2], safe="")
     headers = {
@@ -164,21 +98,3 @@ async def download_document(services: TheServices, caller: _AskingCaller, docume
         "Content-Length": str(found.document.bytes),
     }
     return StreamingResponse(found.content, media_type="application/octet-stream", headers=headers)
-
-
-@router.delete("/{document_id}", responses=documented(403, 404))
-async def delete_document(services: TheServices, caller: _AskingCaller, document_id: DocumentId) -> DocumentsChanged:
-    """Soft-delete a document. It is no longer found; `restore` brings it back."""
-    return await services.documents.delete(caller, document_id)
-
-
-@router.post("/{document_id}/restore", responses=documented(403, 404))
-async def restore_document(services: TheServices, caller: _CallerInBody, document_id: DocumentId) -> DocumentsChanged:
-    """Make a deleted document active again. Only the user may."""
-    return await services.documents.restore(caller, document_id)
-
-
-@router.post("/{document_id}/erase", responses=documented(403, 404))
-async def erase_document(services: TheServices, caller: _CallerInBody, document_id: DocumentId) -> DocumentsChanged:
-    """Remove a document for good, with its passages, vectors and original. Only the user may."""
-    return await services.documents.erase(caller, document_id)
