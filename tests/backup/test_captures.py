@@ -12,8 +12,8 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, CaptureView, Turn
+from openmemory.capture.status import Status
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.memories.idempotency import IdempotentRequest

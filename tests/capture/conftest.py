@@ -15,8 +15,9 @@ import httpx
 import pytest
 from sqlalchemy import delete, text
 
-from openmemory.capture.models import WAITS, Capture, Status
+from openmemory.capture.models import Capture
 from openmemory.capture.schemas import CaptureCreate, Outcome
+from openmemory.capture.status import WAITS, Status
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.memories.idempotency import IdempotentRequest

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from openmemory.capture.adding import NO_LLM
-from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Turn
+from openmemory.capture.status import Status
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import Event, MemoryCreate

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.access.schemas import GrantCreate
-from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Turn
+from openmemory.capture.status import Status
 from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal, Scope

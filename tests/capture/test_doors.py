@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
 from openmemory.services import Services
+from tests import warm
 from tests.capture.conftest import does, numbers, operation
 from tests.llm.server import Answer, LlmServer, says
 from tests.mcp.conftest import serving
@@ -72,6 +74,32 @@ async def test_an_update_names_what_it_replaced_and_is_undone(
     assert (undone.status_code, undone.json()["status"]) == (200, "undone")
     listed = (await inferring_api.get(MEMORIES, params={"user_id": new_user})).json()
     assert [item["content"] for item in listed["items"]] == ["Alice lives in Lisbon."]
+
+
+async def test_captures_are_listed_shown_and_undone_at_the_command_line(
+    inferring_api: httpx.AsyncClient, model: LlmServer, new_user: str
+) -> None:
+    async def om(command: str, *more: str) -> str:
+        of_user = ("--url", str(inferring_api.base_url), "--user", new_user)
+        told = await asyncio.to_thread(warm.run, "captures", command, *more, *of_user)
+        return told.stdout if told.returncode == 0 else told.stderr
+
+    assert await om("list") == "# There are no captures.\n"
+    model.script = does(FIG)
+    text = "I like\x1b[31m figs."
+    new = {"user_id": new_user, "text": text, "app": "claude"}
+    done = (await inferring_api.post("/api/v1/memories", json=new)).json()
+    id_ = done["capture_id"]
+    [row] = (await om("list", "--status", "done")).splitlines()
+    assert row.split("\t")[::2] == [id_, "claude", "1"]
+    assert row.endswith("\tI like [31m figs.")
+    assert await om("list", "--status", "failed") == "# There are no captures.\n"
+    assert "status" in await om("list", "--status", "lost")
+    shown = (await om("show", id_)).splitlines()
+    assert shown[1:] == ["", "I like [31m figs.", "", f"ADD {done['id']} Alice likes figs."]
+    assert await om("undo", id_) == f"Undone: {id_}.\n"
+    assert (await inferring_api.get(f"/api/v1/memories/{done['id']}")).json()["state"] == "deleted"
+    assert "Capture not found" in await om("undo", str(uuid4()))
 
 
 async def test_a_conversation_is_answered_at_once(

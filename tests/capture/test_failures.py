@@ -11,8 +11,9 @@ import pytest
 from sqlalchemy import func, select, text
 
 from openmemory.capture import queue, worker
-from openmemory.capture.models import Capture, Status
+from openmemory.capture.models import Capture
 from openmemory.capture.schemas import CaptureCreate
+from openmemory.capture.status import Status
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery

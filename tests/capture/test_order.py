@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.capture import worker
-from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate
+from openmemory.capture.status import Status
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.state import State

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 
 from openmemory.capture import queue, usage
-from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate
+from openmemory.capture.status import Status
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.capture import verbatim, worker
-from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Turn
+from openmemory.capture.status import Status
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.memories.state import State

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.capture import windows
-from openmemory.capture.models import Status
+from openmemory.capture.status import Status
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.services import Services

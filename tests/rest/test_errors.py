@@ -18,7 +18,8 @@ from openmemory.errors import (
 )
 from openmemory.identity.principal import LOCAL
 from openmemory.identity.request import RequestContext, bind
-from openmemory.rest.errors import add_error_handlers, not_valid
+from openmemory.rest.errors import add_error_handlers
+from openmemory.serialization.invalid_fields import not_valid
 from openmemory.services import Services
 
 

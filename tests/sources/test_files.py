@@ -13,7 +13,7 @@ from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.search.schemas import PassageResult, SearchQuery
 from openmemory.services import Services
-from openmemory.sources.schemas import FileEvent, FileStored, FileSeen, NewFile, Rename
+from openmemory.sources.schemas import FileEvent, FileSeen, FileStored, NewFile, Rename
 
 GUIDE = "# Webshop\n\nSells things.\n\n## Install\n\nRun make serve.\n\n## Pay\n\nOnly with cards.\n"
 CODE = "def pay(card):\n    return charge(card)\n\n\ndef ship(parcel):\n    return carrier.fetch(parcel)\n"

@@ -14,8 +14,8 @@ from openmemory.backup.recent import RecentRecords
 from openmemory.backup.report import Row
 from openmemory.capture import rows
 from openmemory.capture.intake import checked
-from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Role, Turn
+from openmemory.capture.status import Status
 from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal, Scope

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
-from openmemory.capture.models import UNREAD, Status
 from openmemory.capture.schemas import Added, CaptureCreate, Outcome
 from openmemory.capture.service import Captures
+from openmemory.capture.status import UNREAD, Status
 from openmemory.capture.waiting import Moved, nobody
 from openmemory.dedup import key_values
 from openmemory.dedup.key_value_merge import KeyValueMerge

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -13,24 +12,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from openmemory.access.models import NEW_ID, NOW
 from openmemory.database.engine import Base
-
-
-class Status(StrEnum):
-    """The progress of a capture. Facts were extracted from `done` ones. The language model could not read `failed`
-    ones, which it is asked about again, ever more rarely. `undone` were taken back, or never begun."""
-
-    PENDING = "pending"
-    WORKING = "working"
-    DONE = "done"
-    FAILED = "failed"
-    UNDONE = "undone"
-
-
-WAITS = (Status.PENDING, Status.WORKING)
-"""Statuses of captures that are not finished."""
-
-UNREAD = (*WAITS, Status.FAILED)
-"""Statuses of captures from which no facts were extracted yet."""
 
 _NONE = text("'[]'")
 _ZERO = text("0")

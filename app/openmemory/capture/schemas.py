@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from openmemory.capture.models import Status
-from openmemory.memories.idempotency import IdempotentRequest
+from openmemory.capture.status import Status
 from openmemory.memories.schemas import (
     LABELS,
     Event,
@@ -25,6 +24,9 @@ from openmemory.memories.schemas import (
 )
 from openmemory.memories.state import State
 from openmemory.serialization.timestamps import NaiveTime
+
+if TYPE_CHECKING:
+    from openmemory.memories.idempotency import IdempotentRequest
 
 Role = Literal["user", "assistant", "system"]
 

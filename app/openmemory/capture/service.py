@@ -19,7 +19,7 @@ from openmemory.audit import audit_log
 from openmemory.audit.schemas import AuditAction
 from openmemory.capture import queue, undoing, usage
 from openmemory.capture.intake import checked
-from openmemory.capture.models import UNREAD, Capture, Status
+from openmemory.capture.models import Capture
 from openmemory.capture.rows import columns_of, principal_of
 from openmemory.capture.schemas import (
     CaptureCreate,
@@ -30,6 +30,7 @@ from openmemory.capture.schemas import (
     Refusal,
     Usage,
 )
+from openmemory.capture.status import UNREAD, Status
 from openmemory.capture.visibility import own
 from openmemory.capture.waiting import Moved, nobody, wait_for_attempt
 from openmemory.capture.worker import Worker

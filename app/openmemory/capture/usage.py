@@ -10,8 +10,9 @@ from sqlalchemy import Uuid, bindparam, func, select, text
 
 from openmemory.access.models import App
 from openmemory.capture.extraction import Cost
-from openmemory.capture.models import WAITS, Capture, CaptureUsage, Status
+from openmemory.capture.models import Capture, CaptureUsage
 from openmemory.capture.schemas import Spent, SpentByApp, Usage
+from openmemory.capture.status import WAITS, Status
 from openmemory.capture.visibility import own
 from openmemory.database.engine import Tx
 from openmemory.errors import Invalid

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from sqlalchemy import select
 
-from openmemory.capture.models import WAITS, Capture, Status
+from openmemory.capture.models import Capture
+from openmemory.capture.status import WAITS, Status
 from openmemory.capture.worker import Worker
 from openmemory.database.engine import Database
 

@@ -19,9 +19,10 @@ from openmemory.audit.schemas import AuditAction
 from openmemory.capture import queue, rows, usage, verbatim
 from openmemory.capture.applying import Applied, Applying, touched
 from openmemory.capture.extraction import BadAnswer, Cost, Extractor, NoModel
-from openmemory.capture.models import Capture, Status
+from openmemory.capture.models import Capture
 from openmemory.capture.queue import ClaimedCapture
 from openmemory.capture.schemas import ModelDecisions
+from openmemory.capture.status import Status
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict

@@ -82,6 +82,7 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
         "duplicates": Later("List memories that say nearly the same, and keep one or both."),
         "change": Later("Change many memories at once.", group=False),
         "timeline": Later("Show memories as they were at a time, and what changed."),
+        "captures": Later("List what was sent to the language model, and undo what it made of it."),
         "undo": Later("Undo a decision, or a change of many memories, some minutes later at most.", group=False),
         "accesses": accesses,
         "categories": Later("List, describe and assign categories."),

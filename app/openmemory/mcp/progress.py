@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from openmemory.capture.models import Status
+from openmemory.capture.status import Status
 
 Send = Callable[[float, float | None, str | None], Awaitable[None]]
 """Sends `notifications/progress` with progress, total and words; sends nothing to a client without a token."""

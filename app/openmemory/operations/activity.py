@@ -1,4 +1,4 @@
-"""Use cases about the activity of apps: what they wrote and read."""
+"""Use cases about the activity of apps: what they wrote and read, by number, by day and one by one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from pydantic import Field
 from openmemory.operations.description import Speaker, operation
 from openmemory.operations.parameters import PageSize
 from openmemory.projects.schemas import ToolReport
-from openmemory.stats.schemas import MAX_DAYS, DailyStats, FeedPage
+from openmemory.stats.schemas import MAX_DAYS, DailyStats, FeedPage, Profile
 
 if TYPE_CHECKING:
     from openmemory.identity.caller import Caller
     from openmemory.services import Services
 
 TAG = "memories"
+
+
+@operation("GET", "/api/v1/stats", tag=TAG, speaker=Speaker.OWNER, errors=(403, 404))
+async def get_stats(services: Services, caller: Caller) -> Profile:
+    """Count a user's memories, and show all of their apps. Times are UTC without an offset."""
+    return await services.stats.profile(caller)
 
 
 @operation("GET", "/api/v1/stats/daily", command="activity days", tag=TAG, speaker=Speaker.OWNER, errors=(403, 404))

@@ -1,4 +1,4 @@
-"""Use cases of documents: PDFs and other files, whose text is searched. `rest.documents` stores and downloads them."""
+"""Use cases of documents: PDFs and other files, whose text is searched. `rest.originals` stores and downloads them."""
 
 from __future__ import annotations
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from openmemory.memories.schemas import OnError
+from openmemory.operations.batches import BatchReport, ItemProblem, Refused, items_of, parsed, reported
 from openmemory.operations.description import Speaker, operation
 from openmemory.operations.parameters import OnlyProjects, PageNumber, PageSize, Project
-from openmemory.sources.schemas import FilePage, FilePlan, FileSeen, FilesFinished, Rename
+from openmemory.sources.schemas import FilePage, FilePlan, FileSeen, FilesFinished, FileStored, NewFile, Rename
 
 if TYPE_CHECKING:
     from openmemory.identity.caller import Caller
@@ -16,6 +18,27 @@ if TYPE_CHECKING:
 
 TAG = "files"
 PATH = "/api/v1/files"
+
+
+class FileEntry(BaseModel):
+    """A file with its text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(examples=["src/main.py"])
+    text: str
+    hash: str | None = Field(default=None, description="As in the plan; left out: the SHA-256 of the text.")
+
+    def file(self) -> NewFile:
+        """Returns the input of the service."""
+        return NewFile(self.path, self.text, self.hash)
+
+
+class FilesAnswer(BatchReport):
+    """The result for each file."""
+
+    results: list[FileStored | ItemProblem] = Field(description="The results, in the order of the files.")
+    refused: Refused
 
 
 @operation("GET", PATH, command="files list", tag=TAG, speaker=Speaker.READER, errors=(403, 404))
@@ -33,7 +56,7 @@ async def list_files(
 
 
 @operation(
-    "POST", f"{PATH}/plan", tag=TAG, speaker=Speaker.APP, errors=(403, 404, 413), body="PlanBody",
+    "POST", f"{PATH}/plan", command="ingest", tag=TAG, speaker=Speaker.APP, errors=(403, 404, 413), body="PlanBody",
     examples={
         "a folder": {
             "user_id": "alice",
@@ -62,7 +85,36 @@ async def plan_files(
 
 
 @operation(
-    "POST", f"{PATH}/finish", tag=TAG, speaker=Speaker.APP, errors=(403, 404, 413), body="FinishBody",
+    "POST", f"{PATH}/batch", command="ingest", tag=TAG, speaker=Speaker.APP, errors=(403, 404, 413), body="FilesBatch",
+    examples={
+        "one": {
+            "user_id": "alice",
+            "namespace": "webshop",
+            "files": [{"path": "README.md", "text": "# Webshop\n\nRun `make serve`.\n"}],
+        }
+    },
+)  # fmt: skip
+async def store_files(
+    services: Services,
+    caller: Caller,
+    *,
+    namespace: Project = "default",
+    files: Annotated[list[Any], items_of(FileEntry)],
+    on_error: Annotated[
+        OnError, Field(description="If a file is refused, skip stores the others; fail stores all of them or none.")
+    ] = "skip",
+) -> FilesAnswer:
+    """Store the texts of files, cut into passages. They are found with `corpus=passages` of a search.
+
+    A file that was stored before keeps the passages that did not change. Secrets are redacted, and the result names
+    their kinds.
+    """
+    new = await parsed(files, FileEntry, FileEntry.file)
+    return FilesAnswer(**reported(await services.files.store(caller, namespace, new, on_error=on_error)))
+
+
+@operation(
+    "POST", f"{PATH}/finish", command="ingest", tag=TAG, speaker=Speaker.APP, errors=(403, 404, 413), body="FinishBody",
     examples={
         "renamed and gone": {
             "user_id": "alice",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from openmemory.memories.schemas import OnError
+from openmemory.operations.batches import BatchReport, ItemProblem, Refused, items_of, parsed, reported
 from openmemory.operations.description import Speaker, operation
-from openmemory.operations.parameters import OnlyProjects, PageNumber, PageSize
-from openmemory.sources.schemas import MessagePage, ThreadPage, ThreadsChanged
+from openmemory.operations.parameters import OnlyProjects, PageNumber, PageSize, Project
+from openmemory.serialization.timestamps import TimeInput
+from openmemory.sources.schemas import MessageAdded, MessagePage, NewMessage, NewMessages, ThreadPage, ThreadsChanged
 
 if TYPE_CHECKING:
     from openmemory.identity.caller import Caller
@@ -24,6 +27,31 @@ ThreadId = Annotated[
 OnlyProject = Annotated[str | None, Field(description="Left out: every namespace.")]
 """The namespace of a change; its default is None. The commands take that of the folder."""
 
+
+class MessageEntry(BaseModel):
+    """One message, verbatim."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: str = Field(description="The text.", examples=["I finally picked it up because you said it was good."])
+    role: str = Field(default="user", description="Who says it: user, assistant, or a name.", examples=["Caroline"])
+    id: str | None = Field(default=None, description="Your own id of it. A message that is sent again is stored once.")
+    created_at: TimeInput | None = Field(default=None, description="When it was said; left out: now.")
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def message(self) -> NewMessage:
+        """Returns the input of the service."""
+        return NewMessage(self.content, self.role, self.id, self.created_at, self.metadata)
+
+
+class MessagesAnswer(BatchReport):
+    """The result for each message."""
+
+    thread_id: str
+    results: list[MessageAdded | ItemProblem] = Field(description="The results, in the order of the messages.")
+    refused: Refused
+
+
 _WHICH = {"of a user": {"user_id": "alice"}, "in a namespace": {"user_id": "alice", "namespace": "family"}}
 
 
@@ -38,6 +66,59 @@ async def list_threads(
 ) -> ThreadPage:
     """List conversations, the last used first."""
     return await services.conversations.threads(caller, namespaces=namespace, page=page, size=size)
+
+
+@operation(
+    "POST", f"{ONE}/messages", command="threads log", tool="log_messages", tag=TAG, speaker=Speaker.APP,
+    errors=(403, 404, 413), body="MessagesBody",
+    examples={
+        "two": {
+            "user_id": "alice",
+            "messages": [
+                {"role": "user", "content": "Which bicycle was it that you liked?", "id": "m-1"},
+                {"role": "assistant", "content": "The light blue one for 900 euros.", "id": "m-2"},
+            ],
+        },
+        "people": {
+            "user_id": "alice",
+            "app": "chat",
+            "namespace": "family",
+            "title": "Weekend plans",
+            "messages": [
+                {
+                    "role": "Caroline",
+                    "content": "Shall we go to the lake on Saturday?",
+                    "created_at": "2026-05-01T18:30:00Z",
+                }
+            ],
+        },
+    },
+)  # fmt: skip
+async def add_messages(
+    services: Services,
+    caller: Caller,
+    *,
+    thread_id: ThreadId,
+    namespace: Project = "default",
+    title: Annotated[str | None, Field(description="What the conversation is about; left out: as it is.")] = None,
+    infer: Annotated[
+        bool,
+        Field(description="Let the language model extract facts from the conversation, if one is configured."),
+    ] = True,
+    ttl_days: Annotated[int | None, Field(description="Days until these messages expire; left out: never.")] = None,
+    messages: Annotated[list[Any], items_of(MessageEntry)],
+    on_error: Annotated[
+        OnError, Field(description="If a message is refused, skip stores the others; fail stores all of them or none.")
+    ] = "skip",
+) -> MessagesAnswer:
+    """Store messages of a conversation verbatim. They are found at once, with `corpus=passages` of a search.
+
+    Each app has its own conversation of a thread id. Secrets are redacted, and the result names their kinds. Give
+    messages an `id` of your own, and a request can be repeated: what is stored already is `NONE`.
+    """
+    new = await parsed(messages, MessageEntry, MessageEntry.message)
+    wanted = NewMessages(thread_id, new, namespace, title, on_error, ttl_days, infer)
+    return MessagesAnswer(thread_id=thread_id, **reported(await services.conversations.add(caller, wanted)))
 
 
 @operation(

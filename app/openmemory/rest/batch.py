@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Body
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.errors import Invalid
-from openmemory.memories.schemas import Event, MemoryCreate, OnError
+from openmemory.memories.schemas import Event, OnError
+from openmemory.operations.batches import BatchReport, ItemProblem, Refused, items_of, parsed, reported
 from openmemory.rest.caller import BodyUser, TheAsking, TheServices
-from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
+from openmemory.rest.errors import NOT_STORED, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import NewMemory
 
@@ -31,10 +31,7 @@ class BatchBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     user_id: BodyUser = None
-    memories: list[Any] = Field(
-        description="At most limits.batch of them.",
-        json_schema_extra={"items": BatchEntry.model_json_schema(ref_template="#/components/schemas/{model}")},
-    )
+    memories: Annotated[list[Any], items_of(BatchEntry)]
     on_error: OnError = Field(
         "skip", description="If a text is refused, skip stores the others; fail stores all of them or none."
     )
@@ -60,16 +57,16 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class BatchAnswer(BaseModel):
+class BatchAnswer(BatchReport):
     """The result for each text."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     results: list[BatchAdded | ItemProblem] = Field(description="The results, in the order of the texts.")
-    refused: list[ItemProblem] = Field(description="The items of `results` that were not stored.")
+    refused: Refused
 
 
-@router.post("", responses=documented(403, 413) | {422: {"model": BatchProblem, "description": MEANINGS[422]}})
+@router.post("", responses=documented(403, 413) | NOT_STORED)
 async def add_memories(
     services: TheServices,
     asking: TheAsking,
@@ -105,19 +102,8 @@ async def add_memories(
     A batch that is sent again stores nothing twice: its texts are then `NONE`, with the same ids.
     """
     caller = await asking.as_owner(batch.user_id, make=True)
-    # In a thread, because a batch may be large.
-    items = await asyncio.to_thread(lambda: [_read(entry) for entry in batch.memories])
+    items = await parsed(batch.memories, BatchEntry, lambda entry: entry.create(app=entry.app))
     became = await services.memories.add_batch(caller, items, on_error=batch.on_error)
-    results = [
-        ItemProblem.of(index, one) if isinstance(one, Invalid) else BatchAdded(id=one.id, event=one.event)
-        for index, one in enumerate(became)
-    ]
-    return BatchAnswer(results=results, refused=[one for one in results if isinstance(one, ItemProblem)])
-
-
-def _read(entry: Any) -> MemoryCreate | Invalid:
-    try:
-        valid = BatchEntry.model_validate(entry)
-        return valid.create(app=valid.app)
-    except ValidationError as error:
-        return as_invalid(error.errors(include_url=False, include_input=False, include_context=False))
+    return BatchAnswer(
+        **reported(one if isinstance(one, Invalid) else BatchAdded(id=one.id, event=one.event) for one in became)
+    )

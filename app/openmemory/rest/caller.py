@@ -176,13 +176,6 @@ async def _owner_of_memory(
     return await asking.as_owner(user_id or None)
 
 
-CaptureId = Annotated[UUID, Path(description="The capture's id.")]
-
-
-async def _owner_of_capture(asking: TheAsking, capture_id: CaptureId, user_id: OwnersId = None) -> Caller:
-    return await asking.as_owner_of("capture", capture_id, user_id)
-
-
 Owner = Annotated[Caller, Depends(_owner)]
 """The user that `?user_id=` names, or the credential's user, or the default user."""
 
@@ -201,6 +194,3 @@ async def _memory_id(services: TheServices, caller: OwnerOfMemory, memory_id: Me
 
 MemoryId = Annotated[UUID, Depends(_memory_id)]
 """The memory in the path, to read it as the `OwnerOfMemory`."""
-
-OwnerOfCapture = Annotated[Caller, Depends(_owner_of_capture)]
-"""The user that `?user_id=` names, or the owner of the capture in the path."""

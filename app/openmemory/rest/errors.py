@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from openmemory.content_policy.secrets import redacted
 from openmemory.errors import (
     BatchRefused,
     ConflictError,
@@ -31,27 +30,9 @@ from openmemory.errors import (
 )
 from openmemory.identity.principal import InsufficientScope
 from openmemory.identity.request import request_context_of
+from openmemory.operations.batches import ItemProblem, Problem
 from openmemory.rest.challenge import www_authenticate
-
-
-class Problem(BaseModel):
-    """A request that could not be answered."""
-
-    error: str = Field(description="A stable code for programs.", examples=["memory_not_found"])
-    detail: str = Field(description="What happened, for people.", examples=["Memory not found"])
-    hint: str | None = Field(description="What would work, if known.")
-
-
-class ItemProblem(Problem):
-    """An item of a batch that was not stored, with the reason. The reason does not repeat the invalid value."""
-
-    index: int = Field(description="Its position in the batch, from 0.")
-    field: str = Field(description="The refused field; `body`: the item is not a JSON object.")
-
-    @classmethod
-    def of(cls, index: int, error: Invalid) -> Self:
-        """Returns the error of the item at this position."""
-        return cls(index=index, field=error.field, error=error.code, detail=error.message, hint=error.hint)
+from openmemory.serialization.invalid_fields import not_valid
 
 
 class BatchProblem(Problem):
@@ -92,7 +73,8 @@ MEANINGS = {
     503: "A dependency does not answer; `Retry-After` says when to try again.",
 }
 """The meaning of each error status."""
-SHOWN_PROBLEMS = 5
+NOT_STORED: dict[int | str, dict[str, Any]] = {422: {"model": BatchProblem, "description": MEANINGS[422]}}
+"""The response to a batch of which nothing is stored, for OpenAPI."""
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -174,53 +156,3 @@ async def _http(request: Request, error: Exception) -> Response:
     code = _CODES.get(error.status_code, "error")
     hint = "GET /docs lists every path." if error.status_code in (404, 405) else None
     return problem(error.status_code, code, str(error.detail), hint, headers)
-
-
-def not_valid(errors: Sequence[Any]) -> str:
-    """Formats pydantic's errors as `field: problem; field: problem`, each once. The input itself is not repeated."""
-    problems = list(dict.fromkeys(map(_problem, errors)))
-    shown = problems[:SHOWN_PROBLEMS]
-    if len(problems) > len(shown):
-        shown.append(f"and {len(problems) - len(shown)} more")
-    return "; ".join(shown)
-
-
-def _problem(found: Mapping[str, Any]) -> str:
-    field, words = _field(found["loc"]), _words(found)
-    # A check of the whole body names the field itself.
-    return words if field == "body" and _NAMES_ITS_FIELD.match(words) else f"{field}: {words}"
-
-
-def as_invalid(errors: Sequence[Any]) -> Invalid:
-    """Returns the same errors as an `Invalid` about the first field. Both parts are redacted, because a field name may
-    look like a secret."""
-    field, _, problem = not_valid(errors).partition(": ")
-    return Invalid(redacted(field), redacted(problem))
-
-
-def _field(location: Sequence[str | int]) -> str:
-    """Formats a location such as `("body", "memories", 3, "text")` as `memories[3].text`."""
-    whole = str(location[0]) if location else "body"
-    path = ""
-    # Parts in parentheses are our names for the alternatives of a union; no part of the input has such a name.
-    for part in location[1:] if whole in ("body", "query", "path") else location:
-        if isinstance(part, int):
-            path += f"[{part}]" if path else f"{whole}[{part}]"
-        elif not part.startswith("("):
-            path += f".{part}" if path else part
-    return path or "body"
-
-
-_NAMES_ITS_FIELD = re.compile(r"[a-z_.]+: ")
-_WORDS = {
-    "missing": "is required",
-    "extra_forbidden": "is not a known field",
-    "model_attributes_type": "must be a JSON object",
-    "model_type": "must be a JSON object",
-    "dict_type": "must be a JSON object",
-}
-
-
-def _words(found: Mapping[str, Any]) -> str:
-    message: str = _WORDS.get(found["type"]) or found["msg"].removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]

@@ -8,8 +8,8 @@ from uuid import UUID
 from fastapi import Body, Header, HTTPException, Query, Response
 
 from openmemory.audit.schemas import AccessLogPage
-from openmemory.capture.models import Status
 from openmemory.capture.schemas import Added
+from openmemory.capture.status import Status
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.memories.idempotency import IdempotentRequest

@@ -14,9 +14,10 @@ from pydantic.fields import FieldInfo
 
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
+from openmemory.operations.batches import BatchReport
 from openmemory.operations.description import MemoryReference, Operation, Parameter, Speaker
 from openmemory.rest.caller import AS_APP, LEFT_OUT, WHOSE, AuthenticatedRequest, GivenId, TheAsking, TheServices
-from openmemory.rest.errors import documented
+from openmemory.rest.errors import NOT_STORED, documented
 from openmemory.rest.routing import Router
 from openmemory.services import Services
 
@@ -38,9 +39,13 @@ def router(operations: Iterable[Operation[Any, Any, Any]]) -> Router:
     for one in operations:
         made.add_api_route(
             one.path, _endpoint(one), methods=[one.method], name=one.name, tags=[one.tag], status_code=one.status,
-            description=one.help, responses=documented(*one.errors),
+            description=one.help, responses=documented(*one.errors) | (NOT_STORED if _is_batch(one) else {}),
         )  # fmt: skip
     return made
+
+
+def _is_batch(operation: Operation[Any, Any, Any]) -> bool:
+    return isinstance(operation.result, type) and issubclass(operation.result, BatchReport)
 
 
 def _endpoint(operation: Operation[Any, Any, Any]) -> Callable[..., Awaitable[Any]]:
@@ -155,6 +160,6 @@ def _references(kind: Any) -> Any:
 def _placed(parameter: Parameter, place: Callable[..., Any]) -> Any:
     """Returns the type of a parameter of the path or the query, with its words."""
     words = parameter.words
-    described = place(description=words.description, examples=words.examples)
+    described = place(alias=words.alias, description=words.description, examples=words.examples)
     others = [one for one in parameter.notes if not isinstance(one, FieldInfo)]
     return _annotated(parameter, [*others, *words.metadata, described])

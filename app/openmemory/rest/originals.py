@@ -1,4 +1,4 @@
-"""REST endpoints for documents: PDFs and other files, whose text is searched and whose original can be kept."""
+"""REST endpoints of documents that are no request and answer: one stores a file, one downloads it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from openmemory.errors import Invalid
-from openmemory.rest.errors import Problem
+from openmemory.operations.batches import Problem
 from openmemory.uploads.admission import paced
 
 MULTIPART = "multipart/form-data"
