@@ -54,6 +54,18 @@ async def test_a_bad_file_is_named_and_the_others_are_stored(post):
     assert len(refused["refused"]) == 3
 
 
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ({"path": "a.md", "hash": "one", "size": 3}, "files[0].size: is not a known field"),
+        ({"path": "a.md"}, "files[0].hash: is required"),
+        ("a.md", "files[0]: must be a JSON object"),
+    ],
+)
+async def test_a_plan_names_what_is_wrong_with_a_file(post, file, problem):
+    assert (await post("plan", files=[file], status=422))["detail"] == problem
+
+
 async def test_fields_of_files_are_for_passages_only(client, new_user, post):
     await post("batch", files=[{"path": "a.md", "text": "tea"}])
     for field in ({"path": "a"}, {"language": "markdown"}, {"symbol": "tea"}):

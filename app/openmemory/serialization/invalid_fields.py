@@ -41,6 +41,8 @@ _NAMES_ITS_FIELD = re.compile(r"[a-z_.]+: ")
 _WORDS = {
     "missing": "is required",
     "extra_forbidden": "is not a known field",
+    "unexpected_keyword_argument": "is not a known field",
+    "dataclass_type": "must be a JSON object",
     "model_attributes_type": "must be a JSON object",
     "model_type": "must be a JSON object",
     "dict_type": "must be a JSON object",
