@@ -85,6 +85,7 @@ from openmemory.search.service import Search
 from openmemory.search.statistics import StatisticsRefresh
 from openmemory.search.timeline import Timeline
 from openmemory.sessions.relay import Deliver, Relay
+from openmemory.slack.service import Slack
 from openmemory.sources.conversations import Conversations
 from openmemory.sources.documents import Documents
 from openmemory.sources.files import Files
@@ -134,6 +135,7 @@ class Services:
     files: Files
     documents: Documents
     sources: Sources
+    slack: Slack
     context: ContextPacks
     reads: ReadCounts
     anchors: Anchors
@@ -334,6 +336,15 @@ async def open_services(
                 rates=rates,
             ),
             sources=Sources(database, settings.limits, rates),
+            slack=Slack.of(
+                database,
+                outbox_delivery,
+                search,
+                settings=settings,
+                rates=rates,
+                folder=stores.folder,
+                egress=egress,
+            ),
             states=states,
             context=ContextPacks(
                 database,

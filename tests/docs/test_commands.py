@@ -44,6 +44,7 @@ NOT_HERE = {
     "openmemory import neuromem postgresql://": "needs a database; tests/importers/test_programs.py",
     "openmemory import openmemory postgresql://": "needs a database; tests/importers/test_programs.py",
     "openmemory installation --": "needs a copied database; tests/cli/test_installation.py has one",
+    "openmemory slack ": "needs a workspace of Slack; tests/cli/test_slack.py has one",
     "python -m benchmarks loaders ": "needs the data of others; tests/benchmarks/test_loaders.py has a little of it",
     "claude mcp add": "needs Claude Code",
     "claude plugin ": "needs Claude Code",

@@ -133,6 +133,13 @@ REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "POST /api/v1/duplicates": ("/api/v1/duplicates", {"newer": "{memory}", "older": "{other}", "keep": "both"}),
     f"POST {M}/actions/undo": (f"{M}/actions/undo", {"action": "{action}"}),
     f"GET {R}": (R, None),
+    "POST /api/v1/slack/messages": (
+        "/api/v1/slack/messages",
+        {"channel": "general", "channel_id": "C1", "messages": [{"ts": "1767258000.000100", "text": "{fresh}"}]},
+    ),
+    "GET /api/v1/slack/channels": ("/api/v1/slack/channels", None),
+    "DELETE /api/v1/slack/channels/{channel}": ("/api/v1/slack/channels/{channel}", None),
+    "GET /api/v1/slack/search": ("/api/v1/slack/search?query=tea", None),
     f"POST {R}": (R, {"newer": "{memory}", "older": "{other}", "decision": "both"}),
 }  # fmt: skip
 
@@ -223,6 +230,10 @@ class _Things(dict[str, str]):
                 await self._sent("POST", f"/api/v1/threads/thread-{new}/messages", json=said)
                 if name == "deleted_thread":
                     await self._sent("DELETE", f"/api/v1/threads/thread-{new}")
+            case "channel":
+                self[name] = new
+                said = {"channel": new, "channel_id": "C1", "messages": [{"ts": "1767258000.000100", "text": "tea"}]}
+                await self._sent("POST", "/api/v1/slack/messages", json=said)
             case "session":
                 number = secrets.randbelow(2**31)
                 self[name] = str(number)

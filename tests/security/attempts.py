@@ -11,7 +11,7 @@ from uuid import UUID
 
 from openmemory.identity.principal import Scope
 from tests.backup.archives import Upstream
-from tests.security.world import SESSIONS, VALUES, Actor, World, a_commit, rule_of
+from tests.security.world import CHANNELS, SESSIONS, VALUES, Actor, World, a_commit, rule_of
 
 MEMORIES = "/api/v1/memories"
 NOBODYS_ID = "00000000-0000-4000-8000-000000000000"
@@ -83,6 +83,10 @@ class Attempts:
             "POST /api/v1/threads/{thread_id}/restore": self._of_thread("POST", "/restore"),
             "POST /api/v1/threads/{thread_id}/erase": self._of_thread("POST", "/erase"),
             "DELETE /api/v1/threads/{thread_id}": self._of_thread("DELETE", ""),
+            "POST /api/v1/slack/messages": self._say_in_channel,
+            "GET /api/v1/slack/channels": self._of_channels("channels"),
+            "GET /api/v1/slack/search": self._of_channels("search"),
+            "DELETE /api/v1/slack/channels/{channel}": self._forget_channel,
             "GET /api/v1/files": self._sources("files"),
             "POST /api/v1/files/plan": self._of_files("/plan", lambda: {"files": [self._file() | {"hash": "x"}]}),
             "POST /api/v1/files/batch": self._of_files("/batch", lambda: {"files": [self._file() | self._said()]}),
@@ -202,6 +206,10 @@ class Attempts:
             "tool delete_all_memories": self._tool("delete_all_memories", lambda: {"confirm": True}, writes=True),
             "tool log_messages": self._tool("log_messages", self._messages, writes=True),
             "tool search_messages": self._tool("search_messages", self._question),
+            "tool search_slack_channels": self._tool("search_slack_channels", self._question),
+            "tool load_slack_channel": self._tool(
+                "load_slack_channel", lambda: {"channel_name": "general"}, writes=True
+            ),
             "tool read_thread": self._tool("read_thread", lambda: {"thread_id": self._thread()}),
             "tool list_threads": self._tool("list_threads", lambda: {}),
             "tool file_index": self._tool(
@@ -690,6 +698,39 @@ class Attempts:
             body["app"] = app
         path = f"/api/v1/threads/{self._thread()}/messages"
         return Attempt("say", "POST", path, None, body, user=user, app=app, as_app=True, writes=True)
+
+    def _say_in_channel(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        app = self._app_of(user) if self._rng.random() < 0.5 else None
+        ts = f"{self._rng.randrange(10**9)}.000100"
+        body = {
+            "user_id": user, "channel": self._rng.choice(CHANNELS), "channel_id": "C0GENERAL", "gone": [ts],
+            "messages": [{"ts": ts, "text": f"The alpaca slept at {ts}."}], "after": "0.000000", "until": ts,
+        }  # fmt: skip
+        if app is not None:
+            body["app"] = app
+        path = "/api/v1/slack/messages"
+        return Attempt("say in channel", "POST", path, None, body, user=user, app=app, as_app=True, writes=True)
+
+    def _of_channels(self, what: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            named = self._as_app_or_user(actor)
+            user, app = named["user_id"], named.get("app")
+            named.pop("namespace", None)
+            if what == "search":
+                named |= {"query": self._query()["query"], "limit": 100}
+            if what == "search" and self._rng.random() < 0.5:
+                named["channel"] = self._rng.choice(CHANNELS)
+            return Attempt(
+                f"slack {what}", "GET", f"/api/v1/slack/{what}", named, user=user, app=app, as_app=app is not None
+            )  # fmt: skip
+
+        return make
+
+    def _forget_channel(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        path = f"/api/v1/slack/channels/{self._rng.choice(CHANNELS)}"
+        return Attempt("forget channel", "DELETE", path, {"user_id": user}, user=user, writes=True)
 
     def _of_thread(self, method: str, part: str) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:

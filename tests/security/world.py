@@ -22,6 +22,7 @@ from openmemory.memories.schemas import MemoryCreate
 from openmemory.memories.state import State
 from openmemory.projects.schemas import NewCheckpoint, NewValue
 from openmemory.services import Services
+from openmemory.slack.schemas import ChannelPart, SlackMessage
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
 from tests.text_extraction.documents import send_document
 
@@ -30,6 +31,7 @@ THREADS, TURNS = 3, 2
 SESSIONS = 2
 VALUES = 3
 LINKS = 6
+CHANNELS = ("general", "secret")
 
 TOKEN = re.compile("tk[0-9a-f]{12}|c0ffee[0-9a-f]{34}")
 ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -317,6 +319,13 @@ async def populate(services: Services, rng: random.Random) -> World:
                 await services.values.set(app, value)
             said = NewMessages(token(), turns, rng.choice(spaces), f"About {token()}")  # type: ignore[arg-type]
             await services.conversations.add(app, said)
+        for channel in CHANNELS:
+            app = await services.directory.caller(user, rng.choice(apps))
+            told = [
+                SlackMessage(f"{number}.000100", f"The alpaca {token()}.", "5.000100", real_name=f"who-{token()}")
+                for number in range(5, 5 + TURNS)
+            ]
+            await services.slack.channels.save(app, ChannelPart(channel, f"C0{channel.upper()}", told))
         for namespace in spaces:
             app = await services.directory.caller(user, rng.choice(apps))
             checkpoint = NewCheckpoint({token(): {"alpaca": token()}}, f"It ran at {rng.random()}.", namespace)

@@ -102,6 +102,7 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
         "documents": Later("Store, list, search, read and delete documents, such as PDFs."),
         "threads": Later("Store, search, read and delete conversations."),
         "sessions": Later("Save, list, search and read sessions: numbered conversations with a title and a summary."),
+        "slack": Later("Load, import, search and forget channels of Slack."),
     },
     "Assistants": {
         "connect": connect, "disconnect": disconnect, "clients": clients, "hooks": hooks, "hook": hook,

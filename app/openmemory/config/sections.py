@@ -487,3 +487,12 @@ class EgressSettings(Section):
         for entry in value:
             Allowed.parse(entry)
         return value
+
+
+class SlackSettings(Section):
+    """Slack: the token with which the service loads public channels."""
+
+    token: SecretStr = Field(SecretStr(""), description="Token of a Slack app (xoxb- or xoxp-); empty: none.")
+    base_url: Annotated[str, AfterValidator(web_url)] = Field(
+        "https://slack.com/api/", description="Slack's Web API; GovSlack has another address."
+    )

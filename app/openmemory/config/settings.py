@@ -40,6 +40,7 @@ from openmemory.config.sections import (
     RerankerSettings,
     SearchSettings,
     Section,
+    SlackSettings,
 )
 from openmemory.config.settings_file import VARIABLE, SettingsFile, flat_entries, named_file, read_settings_file
 from openmemory.errors import SetupError
@@ -219,6 +220,7 @@ class McpSettings(Section):
             "projects",
             "review",
             "sessions",
+            "slack",
             "threads",
         ],
         ...,
@@ -227,7 +229,7 @@ class McpSettings(Section):
         description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store;"
         " documents, sessions and threads: those for documents, sessions and conversations; files: those for files;"
         " context: packs and the state of a project; notes: links and notes; projects: values by topic and key;"
-        " review: facts that disagree;"
+        " review: facts that disagree; slack: channels of Slack;"
         " devmemory, mempack and pimemento: the tools of these servers alone, without the usual ones.",
     )
     max_content: int = Field(
@@ -298,6 +300,7 @@ class Settings(Section):
     documents: DocumentSettings = DocumentSettings()
     dedup: DedupSettings = DedupSettings()
     categories: CategorySettings = CategorySettings()
+    slack: SlackSettings = SlackSettings()
     log: LogSettings = LogSettings()
     _inherited: legacy_env.LegacySettings = PrivateAttr(default=legacy_env.NOTHING)
     _unknown: tuple[str, ...] = PrivateAttr(default=())

@@ -32,6 +32,7 @@ from openmemory.mcp import (
     review,
     search,
     sessions,
+    slack,
     sync,
     threads,
 )
@@ -64,6 +65,7 @@ TOOLS = {
         *documents.TOOLS,
         *files.TOOLS,
         *review.TOOLS,
+        *slack.TOOLS,
         *sync.TOOLS,
     )
 } | {f"pimemento.{tool.name}" if tool.name == "search_memory" else tool.name: tool for tool in pimemento.TOOLS}

@@ -36,6 +36,8 @@ TOOLSETS = {
     "review": "Call list_conflicts when the user wants to tidy up, and let them decide which fact holds.",
     "sessions": "Call session_search for what earlier sessions did. Call session_create when a session ends, with a "
     "summary of what was done and decided.",
+    "slack": "Call search_slack_channels for what colleagues wrote in Slack. Call load_slack_channel when the user "
+    "wants a channel to be known.",
     "threads": "Call search_messages for the words of earlier conversations, and read_thread for more of one. Call "
     "log_messages to keep what both sides said.",
 }  # fmt: skip

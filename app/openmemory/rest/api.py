@@ -22,6 +22,7 @@ from openmemory.operations import (
     policies,
     projects,
     sessions,
+    slack,
     sources,
     state,
     threads,
@@ -58,6 +59,7 @@ from openmemory.rest.errors import add_error_handlers
 _MODULES = (
     captures, threads, sessions, sources, files, documents,
     projects, state, values, links, tidying, bulk, timeline, activity, grants, policies, categories, keys, audit, apps,
+    slack,
 )  # fmt: skip
 OPERATIONS = [one for module in _MODULES for one in operations_of(module)]
 """The operations that are described once for all doors."""

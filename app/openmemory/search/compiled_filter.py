@@ -21,7 +21,17 @@ from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.memories.models import ACTIVE
 from openmemory.search.corpus import MEMORIES, Corpus
-from openmemory.search.filter_sql import LANGUAGE, PATH, SYMBOL, Shape, by_shape, filtering, is_usual, predicate
+from openmemory.search.filter_sql import (
+    LANGUAGE,
+    PATH,
+    SPEAKER,
+    SYMBOL,
+    Shape,
+    by_shape,
+    filtering,
+    is_usual,
+    predicate,
+)
 from openmemory.search.filters import All, Comparison, Node, Operator
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.schemas import SearchQuery
@@ -106,13 +116,20 @@ def compiled_filter(caller: Caller, query: SearchQuery, corpus: Corpus = MEMORIE
             or query.below
             or query.languages
             or query.symbol
+            or query.speakers
             or query.threads
             or query.categories
             or query.created_from
             or query.created_to
         ),
         beyond_words=bool(
-            query.filter or query.below or query.languages or query.symbol or query.categories or len(query.threads) > 1
+            query.filter
+            or query.below
+            or query.languages
+            or query.symbol
+            or query.speakers
+            or query.categories
+            or len(query.threads) > 1
         ),
         corpus=corpus,
     )
@@ -137,6 +154,8 @@ def _tree(query: SearchQuery) -> Node | None:
         parts.append(Comparison(LANGUAGE, Operator.IN, query.languages))
     if query.symbol:
         parts.append(Comparison(SYMBOL, Operator.EQ, (query.symbol,)))
+    if query.speakers:
+        parts.append(Comparison(SPEAKER, Operator.IN, query.speakers))
     if query.filter is not None:
         parts.append(query.filter)
     return All(tuple(parts)) if parts else None

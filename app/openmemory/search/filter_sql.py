@@ -42,7 +42,7 @@ from openmemory.sources.models import WITH_PATHS, Source
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PATH, LANGUAGE, SYMBOL = "path of a file", "language of a file", "symbol of code"
+PATH, LANGUAGE, SYMBOL, SPEAKER = "path of a file", "language of a file", "symbol of code", "speaker"
 """Fields that only passages have, and no filter can name."""
 
 MAX_INDEXED_VALUES = 16

@@ -62,6 +62,8 @@ class SearchQuery:
     """Only passages of files in these languages."""
     symbol: str = ""
     """Only passages of code that define this name, such as `get` or `store.get`."""
+    speakers: tuple[str, ...] = ()
+    """Only messages of conversations that one of these people said."""
     filter: Node | None = None
     as_of: datetime | None = None
     """Answers as of this time; see `openmemory.search.as_of`."""

@@ -416,7 +416,8 @@ def _refuse_filters_of_passages(query: SearchQuery) -> None:
     Raises:
         Invalid: the query uses it.
     """
-    for field, used in (("path", query.below), ("language", query.languages), ("symbol", query.symbol)):
+    given = {"path": query.below, "language": query.languages, "symbol": query.symbol, "speakers": query.speakers}
+    for field, used in given.items():
         if used:
             raise Invalid(field, "applies to passages only; search them with corpus=passages")
 
