@@ -39,7 +39,7 @@ def test_every_operation_is_listed(generated: Path) -> None:
 
 def test_every_tool_is_listed(generated: Path) -> None:
     text = (generated / "mcp.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == list(TOOLS)
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == [tool.name for tool in TOOLS.values()]
 
 
 def test_every_command_is_listed(generated: Path) -> None:
