@@ -50,7 +50,8 @@ async def test_the_json_form_has_the_fields_of_mempack(call: Call, lines: Lines)
     pack = (await call("mem_get_context", **arguments, format="json"))["structuredContent"]
     assert {"version", "tool", "repo", "workspace", "search_meta", "state", "state_source", "matched_threads",
             "top_memories", "top_chunks", "link_trail", "rules", "budget"} <= pack.keys()  # fmt: skip
-    assert (pack["repo"], pack["workspace"], pack["state"]) == ({"repo_id": "r/w", "head": ""}, "w", {"goal": "tea"})
+    repo = {"repo_id": "r/w", "git_root": "", "head": "", "branch": ""}
+    assert (pack["repo"], pack["workspace"], pack["state"]) == (repo, "w", {"goal": "tea"})
     prompt = await call("mem_get_context", **arguments, format="prompt")
     assert prompt["content"][0]["text"].startswith("OpenMemory, project r/w:")
 
