@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import pytest
 import yaml
 
 from openmemory.slack.manifest import READING
-from tests.slack.fake import BOT, FakeSlack, slack_of
-from tests.slack.workspace import GENERAL, Workspace, ts_at, zipped
+from tests import warm
+from tests.slack.fake import APP_LEVEL, BOT, FakeSlack, slack_of
+from tests.slack.workspace import BOB, GENERAL, Workspace, said, ts_at, zipped
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -137,3 +140,26 @@ def test_nothing_to_listen_to_is_told(do: Callable[..., str], om: Run, user: str
     )  # fmt: skip
     assert "Load one first" in told.stderr
     assert GENERAL not in told.stdout
+
+
+def test_what_is_said_is_stored_as_it_is_said(
+    do: Callable[..., str], served: Path, user: str, fake: FakeSlack, run: Run
+) -> None:
+    do("load", "general")
+    variables = {
+        "OPENMEMORY_SLACK_BASE_URL": fake.base_url, "SLACK_TOKEN": BOT, "SLACK_APP_TOKEN": APP_LEVEL,
+        "OPENMEMORY_DATA_DIR": str(served),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "openmemory", "slack", "listen", "--user", user]
+    environment = warm.clean_environment() | variables
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as heard:
+        try:
+            socket = fake.connections.get(timeout=60)
+            event = {"type": "message", "channel": GENERAL, **said(BOB, ts_at(9), "The walrus is blue")}
+            socket.event("e1", event)
+            assert fake.acknowledged.get(timeout=60) == "e1"
+            assert "The walrus is blue" in do("search", "walrus", "--channel", "general")
+        finally:
+            heard.send_signal(signal.SIGINT)
+            printed, _ = heard.communicate(timeout=60)
+    assert "general: 1 added, 0 changed, 0 removed, 0 unchanged" in printed

@@ -198,6 +198,9 @@ async def test_one_thread_is_loaded_alone(
     workspace.messages[GENERAL].remove(workspace.message(GENERAL, ts_at(1, 30)))
     done = await load_thread(slack, channel, save, first)
     assert (done.saved.removed, done.saved.unchanged) == (1, 2)
+    workspace.messages[GENERAL] = [one for one in workspace.messages[GENERAL] if one.get("thread_ts") != first]
+    assert (await load_thread(slack, channel, save, first)).saved.removed == 2
+    assert await rows(loader.user) == []
 
 
 async def test_more_days_than_before_are_loaded_without_a_gap(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from openmemory.errors import NotFound
 from openmemory.slack.schemas import (
     MAX_THREAD,
     Save,
@@ -139,30 +140,30 @@ def _start(channel: SlackChannel, stored: StoredChannel | None, now: datetime, d
 
 
 async def _window(slack: WebApi, channel: SlackChannel, after: str, until: str) -> list[Any]:
-    """The messages after one time up to another. Read again from the beginning if Slack forgets the cursor."""
-    for attempt in range(_RESTARTS + 1):
-        found = list[Any]()
-        try:
-            # `inclusive` would be for both ends; a millionth of a second more includes the last one.
-            beyond = ts_of(moment_of(until) + timedelta(microseconds=1))
-            async for page in slack.pages(
-                "conversations.history", "messages", channel=channel.id, oldest=after, latest=beyond, inclusive=False
-            ):
-                found += page
-        except BrokenCursor:
-            if attempt == _RESTARTS:
-                raise
-            continue
-        return found
-    raise AssertionError("the last attempt returns or raises")
+    """The messages after one time up to another."""
+    # `inclusive` would be for both ends; a millionth of a second more includes the last one.
+    beyond = ts_of(moment_of(until) + timedelta(microseconds=1))
+    return await _whole(
+        slack, "conversations.history", channel=channel.id, oldest=after, latest=beyond, inclusive=False
+    )  # fmt: skip
 
 
 async def _thread(slack: WebApi, channel: SlackChannel, ts: str) -> list[Any]:
-    """All messages of a thread, the first one included."""
+    """All messages of a thread, the first one included; none if the thread is gone."""
+    try:
+        return await _whole(slack, "conversations.replies", channel=channel.id, ts=ts)
+    except NotFound as error:
+        if error.code != "thread_not_found":
+            raise
+        return []
+
+
+async def _whole(slack: WebApi, method: str, **parameters: str | bool) -> list[Any]:
+    """The messages of all pages. They are read from the first page again if Slack forgets the cursor."""
     for attempt in range(_RESTARTS + 1):
         found = list[Any]()
         try:
-            async for page in slack.pages("conversations.replies", "messages", channel=channel.id, ts=ts):
+            async for page in slack.pages(method, "messages", **parameters):
                 found += page
         except BrokenCursor:
             if attempt == _RESTARTS:
