@@ -204,9 +204,9 @@ class Records:
         if len(categories) > validation.MAX_CATEGORIES:
             raise Invalid("categories", f"has {len(categories)} entries; the limit is {validation.MAX_CATEGORIES}")
         return "incoming_memories", (
-            number, id_, app, known.text, known.metadata, state, created, updated, archived, deleted,
-            known.namespace, known.thread_id, known.kind, known.key, known.importance, expires, valid_from,
-            valid_until, superseded_by, revision, text_hash(known.text), list(known.labels),
+            number, id_, known.text, known.metadata, state, known.namespace, app, known.kind, known.thread_id,
+            known.key, known.importance, created, updated, archived, deleted, expires, valid_from, valid_until,
+            superseded_by, revision, text_hash(known.text), list(known.labels),
             fields.flag("text_by_user", default=False), categories,
         )  # fmt: skip
 

@@ -42,6 +42,7 @@ from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.memories import repository
+from openmemory.memories.fields import ADDED, names_of, typed
 from openmemory.memories.lifecycle import states
 from openmemory.memories.models import (
     LAST_REVISION,
@@ -62,14 +63,9 @@ _ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", user="new
 _ADD = text(
     f"""
     WITH new AS (
-        INSERT INTO memories (id, user_id, app_id, content, metadata, namespace, thread_id, kind, key, importance,
-                              hash, expires_at, valid_from, valid_until, created_at, updated_at, labels)
-        SELECT id, :user_id, app_id, content, metadata, namespace, thread_id, kind, key, importance,
-               hash, expires_at, valid_from, valid_until, created_at, created_at, labels
-        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
-            id uuid, app_id uuid, content text, metadata jsonb, namespace text, thread_id text, kind text, key text,
-            importance double precision, hash text, expires_at timestamptz, valid_from timestamptz,
-            valid_until timestamptz, created_at timestamptz, labels text[])
+        INSERT INTO memories (user_id, updated_at, {names_of(ADDED)})
+        SELECT :user_id, created_at, {names_of(ADDED)}
+        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r({typed(ADDED)})
         ON CONFLICT (user_id, namespace, app_id, hash) WHERE state = 'active' DO NOTHING
         RETURNING id, user_id, app_id, content, metadata, revision, created_at
     ), revisions AS (

@@ -32,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from openmemory.access.models import App
+from openmemory.memories.fields import FIELDS
 from openmemory.memories.listing.criteria import like_pattern
 from openmemory.memories.models import HAS_METADATA, Category, Memory, MemoryCategory
 from openmemory.search.filter_values import ISO
@@ -159,13 +160,8 @@ def _leaf(test: Comparison, name: str) -> _Leaf:
 
 # The memory's own fields.
 
-_TYPES: dict[str, Any] = {
-    "app_id": Uuid(),
-    "category_id": Uuid(),
-    "importance": Float(),
-    "created_at": DateTime(timezone=True),
-    "updated_at": DateTime(timezone=True),
-}
+_TYPES: dict[str, Any] = {"uuid": Uuid(), "double precision": Float(), "timestamptz": DateTime(timezone=True)}
+_TYPE_OF = {one.name: _TYPES.get(one.type, Text()) for one in FIELDS}
 
 
 def _own_binds(leaf: _Leaf, test: Comparison) -> dict[str, Any]:
@@ -208,7 +204,7 @@ def _own(leaf: _Leaf, rows: Any) -> ColumnElement[bool]:
 
 
 def _compared(leaf: _Leaf, column: Any) -> ColumnElement[bool]:
-    kind = _TYPES.get(leaf.field, Text())
+    kind = _TYPE_OF.get(leaf.field, Text())
     found: ColumnElement[bool]
     match leaf.operator:
         case Operator.EXISTS:

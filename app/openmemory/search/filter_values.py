@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from openmemory.memories.fields import FIELDS
+
 _YEAR = "(?!0000)[0-9]{4}"
 _LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
 _LONG = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -99,19 +101,8 @@ METADATA = FieldKind((*_EQUALITY, *_RANGE, *_PARTIAL, "exists"), "a text, a numb
 RANGED = FieldKind((), f"a number, or {_TIMES}", _comparable)
 """The kinds of values that a range in the metadata accepts."""
 
-OWN = {
-    "namespace": TEXTS,
-    "app": TEXTS,
-    "app_id": _IDS,
-    "category": TEXTS,
-    "category_id": _IDS,
-    "kind": TEXTS,
-    "thread_id": TEXTS,
-    "key": TEXTS,
-    "importance": _NUMBERS,
-    "created_at": MOMENTS,
-    "updated_at": MOMENTS,
-}
+_KINDS = {"text": TEXTS, "uuid": _IDS, "double precision": _NUMBERS, "timestamptz": MOMENTS}
+OWN = {one.name: _KINDS[one.type] for one in FIELDS if one.filterable}
 """The fields of a memory itself."""
 
 ALIASES = {"categories": "category"}

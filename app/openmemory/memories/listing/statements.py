@@ -32,16 +32,15 @@ from openmemory.audit import access_log, audit_log
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.id_partitions import IdPartition
 from openmemory.memories import repository
+from openmemory.memories.fields import COLUMNS
 from openmemory.memories.listing.criteria import ListCriteria, holds, is_assigned
 from openmemory.memories.models import BEGINNING, IS_ACTIVE, SHORT, Category, Memory, MemoryCategory
 from openmemory.memories.state import State
 
 SORTABLE: dict[str, Any] = {
-    "created_at": Memory.created_at, "updated_at": Memory.updated_at, "memory": Memory.content,
-    "content": Memory.content, "app_name": App.name, "state": Memory.state, "namespace": Memory.namespace,
-    "kind": Memory.kind, "importance": Memory.importance, "archived_at": Memory.archived_at,
-    "deleted_at": Memory.deleted_at, "id": Memory.id, "app_id": Memory.app_id, "expires_at": Memory.expires_at,
-}  # fmt: skip
+    "app_name": App.name,
+    **{name: getattr(Memory, one.name) for one in COLUMNS for name in one.sortable},
+}
 """Sortable columns, by the name that requests use."""
 
 _IS_SHORT = func.octet_length(Memory.content) <= literal_column(str(SHORT))

@@ -16,8 +16,8 @@ from openmemory.database.engine import Tx
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
+from openmemory.memories.fields import Archived, archived_as, names_of
 from openmemory.memories.models import Memory
-from openmemory.memories.restore.tables import CONTENT, STAMPS
 from openmemory.memories.state import State
 
 _PLAN = (
@@ -106,11 +106,12 @@ _ASSIGN = text(
     GROUP BY r.target, c.target
     """
 )
+_CONTENT, _STAMPS = archived_as(Archived.CONTENT), archived_as(Archived.STAMP)
 _COMPARE = text(
     f"""
     UPDATE restored AS r SET before = m.state, before_revision = m.revision, before_text = m.content,
-        edited = ({", ".join(f"m.{name}" for name in CONTENT)}, m.app_id, m.superseded_by)
-                IS DISTINCT FROM ({", ".join(f"i.{name}" for name in CONTENT)}, r.app_id, r.superseded_by)
+        edited = ({names_of(_CONTENT, "m")}, m.app_id, m.superseded_by)
+                IS DISTINCT FROM ({names_of(_CONTENT, "i")}, r.app_id, r.superseded_by)
             OR ARRAY(SELECT category_id FROM memory_categories AS c WHERE c.memory_id = m.id ORDER BY 1)
                 <> ARRAY(SELECT category FROM restored_assignments AS f WHERE f.memory = m.id ORDER BY 1)
     FROM incoming_memories AS i, memories AS m
@@ -144,8 +145,8 @@ _EXACT_DUPLICATES = text(
 _TOUCH = text(
     f"""
     UPDATE restored AS r SET touched = r.edited
-        OR (m.state, {", ".join(f"m.{name}" for name in STAMPS)}, m.archived_at) IS DISTINCT FROM
-            (r.final, {", ".join(f"i.{name}" for name in STAMPS)},
+        OR (m.state, {names_of(_STAMPS, "m")}, m.archived_at) IS DISTINCT FROM
+            (r.final, {names_of(_STAMPS, "i")},
             CASE WHEN r.duplicate THEN coalesce(i.archived_at, m.archived_at) ELSE i.archived_at END)
     FROM incoming_memories AS i, memories AS m
     WHERE i.id = r.id AND m.id = r.target AND r.fate = 'replace'

@@ -8,31 +8,15 @@ from sqlalchemy import text
 
 from openmemory.access import restore as of_access
 from openmemory.database.engine import Tx
+from openmemory.memories.fields import COLUMNS, typed
 from openmemory.memories.lifecycle import restore
-
-CONTENT = ("content", "metadata", "namespace", "thread_id", "kind", "key", "importance", "expires_at", "valid_from",
-           "valid_until")  # fmt: skip
-"""The content of a memory, which is copied. If any of these columns changes, there is a new revision."""
-STAMPS = ("created_at", "updated_at", "deleted_at")
-"""The times of a memory that are copied."""
-COMPUTED = ("hash", "labels")
-"""Columns that are computed from the text when the archive is read, and then copied."""
-COPIED = (*CONTENT, *STAMPS, *COMPUTED, "text_by_user")
-"""The columns that are copied as they are."""
-OWN_RULE = ("id", "app_id", "state", "archived_at", "superseded_by", "revision")
-"""The columns with a rule of their own in `planning` and `writing`."""
 
 TABLES: Mapping[str, str] = {
     **of_access.TABLES,
     "incoming_categories": """
         place integer, id uuid, name text, description text, created_at timestamptz, updated_at timestamptz,
         own text, own_created_at timestamptz, own_updated_at timestamptz""",
-    "incoming_memories": """
-        place integer, id uuid, app_id uuid, content text, metadata jsonb, state memory_state, created_at timestamptz,
-        updated_at timestamptz, archived_at timestamptz, deleted_at timestamptz, namespace text, thread_id text,
-        kind text, key text, importance double precision, expires_at timestamptz, valid_from timestamptz,
-        valid_until timestamptz, superseded_by uuid, revision integer, hash text, labels text[], text_by_user boolean,
-        categories uuid[]""",
+    "incoming_memories": f"place integer, {typed(COLUMNS)}, categories uuid[]",
     "incoming_assignments": "memory uuid, category uuid, automatic boolean",
     "incoming_history": """
         place integer, id uuid, memory uuid, app uuid, old_state memory_state, new_state memory_state,

@@ -20,8 +20,8 @@ from openmemory.categories import restore
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.index.sync import outbox
+from openmemory.memories.fields import COPIED, names_of
 from openmemory.memories.lifecycle.restore import restore_policies
-from openmemory.memories.restore.tables import COPIED
 
 # For an existing memory, the archive's texts are appended to its revisions, from the first that differs.
 _REVISIONS = text(
@@ -111,7 +111,7 @@ _MAKE_ROOM = text(
 )
 _REPLACE = text(
     f"""
-    UPDATE memories AS m SET {", ".join(f"{name} = i.{name}" for name in COPIED)},
+    UPDATE memories AS m SET {", ".join(f"{one.name} = i.{one.name}" for one in COPIED)},
         archived_at = CASE WHEN r.duplicate THEN coalesce(i.archived_at, m.archived_at, now()) ELSE i.archived_at END,
         app_id = r.app_id, superseded_by = r.superseded_by, state = r.final, revision = coalesce(r.revision, m.revision)
     FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
@@ -121,8 +121,8 @@ _REPLACE = text(
 # In the same order as every other transaction that adds texts, to prevent deadlocks.
 _ADD = text(
     f"""
-    INSERT INTO memories (id, user_id, app_id, {", ".join(COPIED)}, state, archived_at, superseded_by, revision)
-    SELECT r.target, :user, r.app_id, {", ".join(f"i.{name}" for name in COPIED)}, r.final,
+    INSERT INTO memories (id, user_id, app_id, {names_of(COPIED)}, state, archived_at, superseded_by, revision)
+    SELECT r.target, :user, r.app_id, {names_of(COPIED, "i")}, r.final,
         CASE WHEN r.duplicate THEN coalesce(i.archived_at, now()) ELSE i.archived_at END, r.superseded_by, r.revision
     FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
     WHERE r.fate = 'add'

@@ -1,0 +1,97 @@
+"""The fields of memories, one row for each: what is added, sorted, filtered and archived follows from it.
+
+    names_of(COPIED, "i")  # "i.content, i.metadata, ..."
+
+A new column is a row here, an attribute of `models.Memory` and a migration. `backup.sections` writes it into archives,
+and `backup.records` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Archived(Enum):
+    """Treatments of a column by the import of archives."""
+
+    CONTENT = "content"
+    """It is copied. If it changes, there is a new revision."""
+    STAMP = "stamp"
+    """It is a time that is copied."""
+    COMPUTED = "computed"
+    """It is computed from the text when the archive is read, and then copied. No archive contains it."""
+    COPIED = "copied"
+    """It is copied."""
+    RULED = "ruled"
+    """It has a rule of its own in `restore.planning` and `restore.writing`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryField:
+    """A field of memories: a column, or what other tables tell of a memory.
+
+    `added`: the row of a new memory contains it. `sortable`: the names by which lists can be sorted by it.
+    `filterable`: conditions of a search can test it, and its type decides the operators.
+    """
+
+    name: str
+    type: str
+    """As PostgreSQL spells it."""
+    archived: Archived | None
+    """None: it is no column of memories."""
+    added: bool = False
+    sortable: tuple[str, ...] = ()
+    filterable: bool = False
+
+
+FIELDS = (
+    MemoryField("id", "uuid", Archived.RULED, added=True, sortable=("id",)),
+    MemoryField("content", "text", Archived.CONTENT, added=True, sortable=("memory", "content")),
+    MemoryField("metadata", "jsonb", Archived.CONTENT, added=True),
+    MemoryField("state", "memory_state", Archived.RULED, sortable=("state",)),
+    MemoryField("namespace", "text", Archived.CONTENT, added=True, sortable=("namespace",), filterable=True),
+    MemoryField("app", "text", None, filterable=True),
+    MemoryField("app_id", "uuid", Archived.RULED, added=True, sortable=("app_id",), filterable=True),
+    MemoryField("category", "text", None, filterable=True),
+    MemoryField("category_id", "uuid", None, filterable=True),
+    MemoryField("kind", "text", Archived.CONTENT, added=True, sortable=("kind",), filterable=True),
+    MemoryField("thread_id", "text", Archived.CONTENT, added=True, filterable=True),
+    MemoryField("key", "text", Archived.CONTENT, added=True, filterable=True),
+    MemoryField(
+        "importance", "double precision", Archived.CONTENT, added=True, sortable=("importance",), filterable=True
+    ),
+    MemoryField("created_at", "timestamptz", Archived.STAMP, added=True, sortable=("created_at",), filterable=True),
+    MemoryField("updated_at", "timestamptz", Archived.STAMP, sortable=("updated_at",), filterable=True),
+    MemoryField("archived_at", "timestamptz", Archived.RULED, sortable=("archived_at",)),
+    MemoryField("deleted_at", "timestamptz", Archived.STAMP, sortable=("deleted_at",)),
+    MemoryField("expires_at", "timestamptz", Archived.CONTENT, added=True, sortable=("expires_at",)),
+    MemoryField("valid_from", "timestamptz", Archived.CONTENT, added=True),
+    MemoryField("valid_until", "timestamptz", Archived.CONTENT, added=True),
+    MemoryField("superseded_by", "uuid", Archived.RULED),
+    MemoryField("revision", "integer", Archived.RULED),
+    MemoryField("hash", "text", Archived.COMPUTED, added=True),
+    MemoryField("labels", "text[]", Archived.COMPUTED, added=True),
+    MemoryField("text_by_user", "boolean", Archived.COPIED),
+)
+"""In the order in which the import of archives copies them, and in which errors list them."""
+
+COLUMNS = tuple(one for one in FIELDS if one.archived is not None)
+ADDED = tuple(one for one in COLUMNS if one.added)
+COPIED = tuple(one for one in COLUMNS if one.archived is not Archived.RULED)
+
+
+def archived_as(treated: Archived) -> tuple[MemoryField, ...]:
+    """Returns the columns that an import treats so."""
+    return tuple(one for one in COLUMNS if one.archived is treated)
+
+
+def names_of(columns: Iterable[MemoryField], table: str = "") -> str:
+    """Returns the names for a statement, as columns of this table."""
+    return ", ".join(f"{table}.{one.name}" if table else one.name for one in columns)
+
+
+def typed(columns: Iterable[MemoryField]) -> str:
+    """Returns the names with their types, as a definition of a table has them."""
+    return ", ".join(f"{one.name} {one.type}" for one in columns)
