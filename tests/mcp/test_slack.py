@@ -71,6 +71,17 @@ async def test_a_public_channel_is_loaded_for_everybody_and_found(services: Serv
             assert len(limited["structuredContent"]["results"]) == 1
 
 
+async def test_a_paused_app_loads_nothing_for_everybody(services: Services, new_user: str) -> None:
+    app = await services.directory.caller(new_user, "claude")
+    owner = await services.directory.caller(new_user, None, owner=True)
+    await services.apps.set_active(owner, app.app_id, False)
+    with _with_slack(services) as (changed, _):
+        async with serving(changed) as address:
+            refused = await _called(address, new_user, "load_slack_channel", channel_name="random")
+    assert refused["isError"]
+    assert "paused" in refused["content"][0]["text"]
+
+
 async def test_a_private_channel_is_refused_though_the_token_reaches_it(services: Services, new_user: str) -> None:
     with _with_slack(services) as (changed, fake):
         async with serving(changed) as address:

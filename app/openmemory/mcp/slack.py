@@ -45,7 +45,7 @@ async def _load(services: Services, call: ToolCall[LoadChannelArguments]) -> Ans
         hint = "Ask an administrator to load the channel, or load it for yourself: `openmemory slack load --mine`."
         raise Forbidden(f"Public channels belong to the user {SLACK_BOT}.", code=error.code, hint=hint) from None
     done = await services.slack.shared.load(
-        bot, arguments.channel_name, days=arguments.days, threads=arguments.include_threads
+        bot, arguments.channel_name, asks=call.caller, days=arguments.days, threads=arguments.include_threads
     )
     statistics = _statistics(done)
     lines = [

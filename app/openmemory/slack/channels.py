@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import ColumnElement, Text, and_, bindparam, exc, func, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from openmemory.access.apps import refuse_paused, refuse_unreadable
+from openmemory.access.apps import refuse_if_paused, refuse_paused, refuse_unreadable
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
@@ -112,6 +112,16 @@ class SlackChannels:
             setattr(done, field, getattr(result, field))
         self._delivery.wake()
         return done
+
+    async def refuse_if_paused(self, caller: Caller) -> None:
+        """Require that the caller may write, and that its app is not paused.
+
+        Raises:
+            Forbidden: it may not, or the app is.
+        """
+        caller.may_write()
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller, "load channels")
 
     def namespace(self, channel: str) -> str:
         """The namespace of a channel.

@@ -34,19 +34,23 @@ class SharedChannels:
         self._folder = folder
         self._egress = egress
 
-    async def load(self, caller: Caller, channel: str, *, days: int | None = None, threads: bool = True) -> SlackLoaded:
-        """Load what is new in a channel, for up to `SECONDS`.
+    async def load(
+        self, caller: Caller, channel: str, *, asks: Caller, days: int | None = None, threads: bool = True
+    ) -> SlackLoaded:
+        """Load what is new in a channel, for up to `SECONDS`. `caller` stores it for `asks`.
 
         A private channel is refused: the token may reach it, but those who call this service may not.
 
         Raises:
             Invalid: the service has no token.
-            Forbidden: the channel is private, or Slack rejects the token.
+            Forbidden: the app that asks is paused, the channel is private, or Slack rejects the token.
             NotFound, TooMany, Unavailable: Slack refuses.
         """
         token = token_of(self._settings, self._folder)
         if not token:
             raise Invalid("slack.token", WITHOUT, code="slack_token")
+
+        await self._channels.refuse_if_paused(asks)
 
         async def save(part: ChannelPart) -> SlackSaved:
             return await self._channels.save(caller, part)
