@@ -69,5 +69,5 @@ def test_what_changes_something_is_known_to_write() -> None:
         "read_document", "list_documents", "search_files", "file_search", "session_get", "session_list",
         "session_search", "mem_get_initial_context", "mem_get_context", "mem_explain", "mem_usage", "mem_show",
         "project_list", "project_status", "memory_get", "memory_list", "memory_search", "list_conflicts", "tool_usage",
-        "get_memory", "pimemento.search_memory", "memory_status", "search_slack_channels",
+        "get_memory", "pimemento.search_memory", "memory_status", "search_slack_channels", "find_slack_user",
     }  # fmt: skip

@@ -206,6 +206,15 @@ class Attempts:
             "tool delete_all_memories": self._tool("delete_all_memories", lambda: {"confirm": True}, writes=True),
             "tool log_messages": self._tool("log_messages", self._messages, writes=True),
             "tool search_messages": self._tool("search_messages", self._question),
+            "tool find_slack_user": self._tool("find_slack_user", lambda: {"email": "ada@example.com"}),
+            "tool send_slack_message": self._tool(
+                "send_slack_message", lambda: {"to": "general", "text": "Hello", "confirm": True}, writes=True
+            ),
+            "tool send_slack_file": self._tool(
+                "send_slack_file",
+                lambda: {"to": "general", "name": "a.txt", "content": "a", "confirm": True},
+                writes=True,
+            ),
             "tool search_slack_channels": self._tool("search_slack_channels", self._question),
             "tool load_slack_channel": self._tool(
                 "load_slack_channel", lambda: {"channel_name": "general"}, writes=True

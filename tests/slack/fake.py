@@ -22,7 +22,8 @@ _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 class FakeSlack:
     """The server. `page`: the objects of a page at most. `throttle`, `break_cursors`, `fail`: so many of the next
-    requests (with a cursor) are refused. `calls`: the methods that were called, with their parameters."""
+    requests (with a cursor) are refused. `calls`: the methods that were called, with their parameters. `sent`: the
+    messages and files. `uploaded`: the authorization and the content of each file."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -34,6 +35,9 @@ class FakeSlack:
         self.refuse: str | None = None
         self.without_scopes = False
         self.calls: list[tuple[str, dict[str, str]]] = []
+        self.sent: list[dict[str, str]] = []
+        self.uploaded: list[tuple[str | None, bytes]] = []
+        self.upload_url = ""
         self.acknowledged: Queue[str] = Queue()
         self.connections: Queue[WebSocket] = Queue()
         self.url = ""
@@ -102,6 +106,24 @@ class FakeSlack:
         paged = self._paged("messages", replies, given)
         return paged | {"messages": [*first, *paged["messages"]]}  # each page begins with the first message
 
+    def _users_lookupByEmail(self, given: dict[str, str]) -> dict[str, Any]:
+        found = [one for one in self.workspace.users if one.get("profile", {}).get("email") == given["email"]]
+        return {"user": found[0]} if found else {"error": "users_not_found"}
+
+    def _conversations_open(self, given: dict[str, str]) -> dict[str, Any]:
+        return {"channel": {"id": f"D{given['users']}"}}
+
+    def _chat_postMessage(self, given: dict[str, str]) -> dict[str, Any]:
+        self.sent.append(given)
+        return {"channel": given["channel"], "ts": "1700000000.000100"}
+
+    def _files_getUploadURLExternal(self, given: dict[str, str]) -> dict[str, Any]:
+        return {"upload_url": f"{self.upload_url or self.url}/upload/1", "file_id": f"F{given['length']}"}
+
+    def _files_completeUploadExternal(self, given: dict[str, str]) -> dict[str, Any]:
+        self.sent.append(given)
+        return {"files": json.loads(given["files"])}
+
     def _apps_connections_open(self, _: dict[str, str]) -> dict[str, Any]:
         return {"url": self.url.replace("http", "ws") + "/link/?ticket=1"}
 
@@ -165,7 +187,14 @@ def slack_of(workspace: Workspace) -> Iterator[FakeSlack]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.path.startswith("/upload/"):
+                fake.uploaded.append((self.headers.get("Authorization"), content))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            body = content.decode()
             given = {name: values[-1] for name, values in parse_qs(body, keep_blank_values=True).items()}
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
             status, headers, found = fake.answer(self.path.removeprefix("/api/"), token, given)

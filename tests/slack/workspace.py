@@ -25,7 +25,7 @@ class Workspace:
     def __init__(self) -> None:
         self.users: list[dict[str, Any]] = [
             {"id": ADA, "name": "ada", "real_name": "Ada Lovelace"},
-            {"id": BOB, "name": "bob", "profile": {"real_name": "Bob Ross"}},
+            {"id": BOB, "name": "bob", "profile": {"real_name": "Bob Ross", "email": "bob@example.com"}},
             {"id": CLEO, "name": "cleo", "real_name": ""},
         ]
         created = int(NOON.timestamp()) - 86_400

@@ -147,6 +147,7 @@ class AuditAction(StrEnum):
     SESSION_SAVE = "session.save"
     SESSION_LIST = "session.list"
     SESSION_READ = "session.read"
+    SLACK_SEND = "slack.send"
     PROJECT_REGISTER = "project.register"
     PROJECT_LIST = "project.list"
     PROJECT_USAGE = "project.usage"

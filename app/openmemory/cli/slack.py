@@ -33,11 +33,12 @@ def manifest(
     *,
     public_only: Annotated[bool, typer.Option("--public-only", help="Leave out private channels.")] = False,
     no_listen: Annotated[bool, typer.Option("--no-listen", help="Leave out what `slack listen` needs.")] = False,
+    send: Annotated[bool, typer.Option("--send", help="Add what assistants need to send messages and files.")] = False,
 ) -> None:
     """Print the manifest of an app, to paste at https://api.slack.com/apps under "From a manifest"."""
     from openmemory.slack import manifest as text
 
-    print(text.manifest(public_only=public_only, listen=not no_listen))
+    print(text.manifest(public_only=public_only, listen=not no_listen, send=send))
 
 
 @slack.command()

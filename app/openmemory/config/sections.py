@@ -493,6 +493,7 @@ class SlackSettings(Section):
     """Slack: the token with which the service loads public channels."""
 
     token: SecretStr = Field(SecretStr(""), description="Token of a Slack app (xoxb- or xoxp-); empty: none.")
+    send: bool = Field(False, description="Assistants may send messages and files with it, after the user has agreed.")
     base_url: Annotated[str, AfterValidator(web_url)] = Field(
         "https://slack.com/api/", description="Slack's Web API; GovSlack has another address."
     )

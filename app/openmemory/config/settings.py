@@ -229,7 +229,7 @@ class McpSettings(Section):
         description="Tools that assistants are offered besides the usual ones. admin: sync_vector_store;"
         " documents, sessions and threads: those for documents, sessions and conversations; files: those for files;"
         " context: packs and the state of a project; notes: links and notes; projects: values by topic and key;"
-        " review: facts that disagree; slack: channels of Slack;"
+        " review: facts that disagree; slack: channels of Slack; slack_send: messages to it;"
         " devmemory, mempack and pimemento: the tools of these servers alone, without the usual ones.",
     )
     max_content: int = Field(

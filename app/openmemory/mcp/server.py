@@ -33,6 +33,7 @@ from openmemory.mcp import (
     search,
     sessions,
     slack,
+    slack_send,
     sync,
     threads,
 )
@@ -66,6 +67,7 @@ TOOLS = {
         *files.TOOLS,
         *review.TOOLS,
         *slack.TOOLS,
+        *slack_send.TOOLS,
         *sync.TOOLS,
     )
 } | {f"pimemento.{tool.name}" if tool.name == "search_memory" else tool.name: tool for tool in pimemento.TOOLS}

@@ -38,6 +38,8 @@ TOOLSETS = {
     "summary of what was done and decided.",
     "slack": "Call search_slack_channels for what colleagues wrote in Slack. Call load_slack_channel when the user "
     "wants a channel to be known.",
+    "slack_send": "Call send_slack_message and send_slack_file only when the user asks you to send something, and show "
+    "them the recipient and the text first.",
     "threads": "Call search_messages for the words of earlier conversations, and read_thread for more of one. Call "
     "log_messages to keep what both sides said.",
 }  # fmt: skip

@@ -113,7 +113,12 @@ class SlackChannels:
         self._delivery.wake()
         return done
 
-    async def refuse_if_paused(self, caller: Caller) -> None:
+    async def record_sent(self, caller: Caller, what: str, channel: str) -> None:
+        """Log that a message or a file was sent to a channel of Slack."""
+        async with self._database.transaction() as tx:
+            await audit_log.record(tx, caller, AuditAction.SLACK_SEND, detail={"what": what, "channel": channel[:100]})
+
+    async def refuse_if_paused(self, caller: Caller, doing: str = "load channels") -> None:
         """Require that the caller may write, and that its app is not paused.
 
         Raises:
@@ -121,7 +126,7 @@ class SlackChannels:
         """
         caller.may_write()
         async with self._database.transaction() as tx:
-            await refuse_if_paused(tx, caller, "load channels")
+            await refuse_if_paused(tx, caller, doing)
 
     def namespace(self, channel: str) -> str:
         """The namespace of a channel.

@@ -7,12 +7,16 @@ READING = (
     "mpim:read", "users:read",
 )  # fmt: skip
 """The scopes that read. Those of `groups`, `im` and `mpim` are for private channels and direct messages."""
+SENDING = ("chat:write", "files:write", "im:write", "users:read.email")
+"""The scopes that send."""
 _EVENTS = ("message.channels", "message.groups", "message.im", "message.mpim")
 
 
-def manifest(*, public_only: bool = False, listen: bool = True) -> str:
-    """Returns the manifest as YAML. `public_only`: without private channels. `listen`: with Socket Mode."""
+def manifest(*, public_only: bool = False, listen: bool = True, send: bool = False) -> str:
+    """Returns the manifest as YAML. `public_only`: without private channels. `listen`: with Socket Mode. `send`: for
+    assistants that send."""
     scopes = [one for one in READING if not public_only or one.startswith(("channels:", "users:"))]
+    scopes += SENDING if send else []
     events = [one for one in _EVENTS if not public_only or one == "message.channels"]
     lines = [
         "display_information:",

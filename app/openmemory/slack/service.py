@@ -13,15 +13,17 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.search.service import Search
 from openmemory.slack.channels import SlackChannels
 from openmemory.slack.searching import SlackSearch
+from openmemory.slack.sending import SlackSending
 from openmemory.slack.shared import SharedChannels
 
 
 class Slack(NamedTuple):
-    """Stores, searches and loads channels: `services.slack.channels`."""
+    """Stores, searches and loads channels, and sends to them: `services.slack.channels`."""
 
     channels: SlackChannels
     searching: SlackSearch
     shared: SharedChannels
+    sending: SlackSending
 
     @classmethod
     def of(
@@ -40,4 +42,5 @@ class Slack(NamedTuple):
             database, delivery, limits=settings.limits, capture=settings.capture, rates=rates
         )  # fmt: skip
         shared = SharedChannels(channels, settings.slack, folder, egress)
-        return cls(channels, SlackSearch(search, channels), shared)
+        sending = SlackSending(channels, settings.slack, settings.limits, folder, egress)
+        return cls(channels, SlackSearch(search, channels), shared, sending)

@@ -34,7 +34,16 @@ _PATIENCE = 300.0
 _ALL_TYPES = "public_channel,private_channel,mpim,im"
 
 _TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
-_ABSENT = frozenset({"channel_not_found", "not_in_channel", "thread_not_found", "message_not_found", "user_not_found"})
+_ABSENT = frozenset(
+    {
+        "channel_not_found",
+        "not_in_channel",
+        "thread_not_found",
+        "message_not_found",
+        "user_not_found",
+        "users_not_found",
+    }
+)
 
 Pause = Callable[[float], Awaitable[None]]
 
@@ -54,8 +63,9 @@ class WebApi:
         self._pause = pause
         self._people: dict[str, Person] | None = None
 
-    async def call(self, method: str, **parameters: str | int | bool | None) -> dict[str, Any]:
-        """Calls a method and returns its answer. Waits where Slack says so.
+    async def call(self, method: str, *, once: bool = False, **parameters: str | int | bool | None) -> dict[str, Any]:
+        """Calls a method and returns its answer. Waits where Slack says so. `once`: a call that may have been carried
+        out is not repeated.
 
         Raises:
             Forbidden: Slack rejects the token, or it lacks a scope.
@@ -72,14 +82,15 @@ class WebApi:
                 )
             except httpx.HTTPStatusError as error:
                 status = error.response.status_code
-                if status != 429 and status < 500:
-                    raise Unavailable(f"Slack answers {method} with the status {status}") from None
+                if status != 429 and (status < 500 or once):
+                    raise Unavailable(f"Slack answers {method} with the status {status}{_unsure(once)}") from None
                 wait = _asked_wait(error.response) if status == 429 else 2.0**attempt
                 if wait > _PATIENCE:
                     raise TooMany(f"Slack wants {wait:.0f} seconds between requests", retry_after=wait) from None
             except httpx.HTTPError as error:
-                if attempt == _ATTEMPTS - 1:
-                    raise Unavailable(f"Slack does not answer {method}: {error or type(error).__name__}") from None
+                if attempt == _ATTEMPTS - 1 or once:
+                    why = f"{error or type(error).__name__}{_unsure(once)}"
+                    raise Unavailable(f"Slack does not answer {method}: {why}") from None
                 wait = 2.0**attempt
             else:
                 if answer.get("ok") is True:
@@ -98,7 +109,7 @@ class WebApi:
         """
         cursor: str | None = None
         while True:
-            answer = await self.call(method, limit=_PAGE, cursor=cursor, **parameters)
+            answer = await self.call(method, once=False, limit=_PAGE, cursor=cursor, **parameters)
             found = answer.get(field)
             yield found if isinstance(found, list) else []
             more = answer.get("response_metadata")
@@ -191,6 +202,10 @@ def _refusal(method: str, said: str, answer: dict[str, Any]) -> OpenMemoryError:
     if said == "invalid_cursor":
         return BrokenCursor(f"Slack answers {method} with {said}")
     return Unavailable(f"Slack answers {method} with {said}")
+
+
+def _unsure(once: bool) -> str:
+    return "; it may have been carried out" if once else ""
 
 
 def _asked_wait(response: httpx.Response) -> float:
