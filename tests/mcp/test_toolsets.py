@@ -55,12 +55,16 @@ async def test_the_tools_of_another_server_are_listed_alone(
         listed = await names(path)
         assert (set(listed), len(listed)) == (tools, len(tools)), path
     assert set(await names("/mcp", headers={"X-MCP-As": server})) == tools
-    assert set(await names(f"/mcp/{server}?toolsets=review")) == tools | {"list_conflicts"}
+    assert set(await names(f"/mcp/{server}?toolsets=review")) == tools | {"list_conflicts", "tool_usage"}
 
 
 async def test_any_toolset_can_be_listed_alone(names: Callable[..., Awaitable[list[str]]]) -> None:
-    assert await names("/mcp?as=review") == ["list_conflicts"]
-    assert await names("/mcp/claude/http/alice?as=review,admin") == ["list_conflicts", "sync_vector_store"]
+    assert await names("/mcp?as=review") == ["list_conflicts", "tool_usage"]
+    assert await names("/mcp/claude/http/alice?as=review,admin") == [
+        "list_conflicts",
+        "tool_usage",
+        "sync_vector_store",
+    ]
 
 
 async def test_every_toolset_has_tools_and_each_tool_a_toolset_with_a_text() -> None:

@@ -89,7 +89,7 @@ class FoundMemory(BaseModel):
     explanation: dict[str, Any] | None = Field(None, exclude_if=absent)
 
 
-class FoundPassage(BaseModel):
+class ShownPassage(BaseModel):
     id: Id
     content: str
     source: str = Field(description="The conversation and the number of the message, or the file or document.")
@@ -104,7 +104,7 @@ class FoundPassage(BaseModel):
 class SearchOutput(BaseModel):
     results: list[FoundMemory]
     search_method: Method
-    passages: list[FoundPassage] | None = Field(None, exclude_if=absent)
+    passages: list[ShownPassage] | None = Field(None, exclude_if=absent)
     conflicts: list[Conflict] | None = Field(None, exclude_if=absent)
     explanation: dict[str, Any] | None = Field(None, exclude_if=absent)
 
@@ -160,10 +160,10 @@ def _below(answer: SearchAnswer, limit: int) -> list[PassageResult]:
     return [one for one in found if inline(one.content).casefold() not in said][: max(0, limit - len(answer.results))]
 
 
-def _passage(result: PassageResult, untrusted: Untrusted) -> FoundPassage:
+def _passage(result: PassageResult, untrusted: Untrusted) -> ShownPassage:
     cut = result.content if len(result.content) <= LONGEST else f"{result.content[: LONGEST - 1]}…"
     place = f"#{result.position}" if result.path is None else f":{result.first_line}" if result.first_line else ""
-    return FoundPassage(
+    return ShownPassage(
         id=result.id, content=untrusted.text(cut, result.labels), role=result.role and untrusted.name(result.role),
         source=f"{untrusted.name(result.path or result.thread_id or '')}{place}", created_at=result.created_at,
         namespace=untrusted.name(result.namespace), app_name=untrusted.name(result.app_name), labels=result.labels,

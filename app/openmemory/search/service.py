@@ -428,12 +428,7 @@ def _refuse_filters_of_memories(query: SearchQuery) -> None:
     Raises:
         Invalid: the query uses it.
     """
-    given = {
-        "filter": query.filter is not None,
-        "categories": bool(query.categories),
-        "as_of": query.as_of is not None,
-        "explain": query.explain,
-    }
+    given = {"filter": query.filter, "categories": query.categories, "as_of": query.as_of, "explain": query.explain}
     for field, used in given.items():
         if used:
             raise Invalid(field, "applies to memories only; search them with corpus=memories")
