@@ -47,6 +47,9 @@ async def test_every_answered_call_is_counted_with_its_results_and_tokens(
 
     of_shop = await _report(http, new_user, namespace="shop")
     assert [(one["tool"], one["namespace"]) for one in of_shop["days"]] == [("memory_set", "shop")]
+    await call("search_memory", query="tea", namespace="nowhere")  # a call may name anything
+    assert {one["namespace"] for one in (await _report(http, new_user))["days"]} == {"default", "shop"}
+    assert (await _report(http, new_user, namespace="nowhere"))["total"]["calls"] == 0
     lines = await call("tool_usage", format="compact")
     assert "search_memory" in lines["content"][0]["text"]
     of_another = await call("tool_usage", _app="cursor", format="compact")

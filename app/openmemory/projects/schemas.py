@@ -288,7 +288,10 @@ class DayOfTools(AppToolCalls):
     """The calls of a tool by an app in a project on a day."""
 
     day: date
-    namespace: Annotated[str, Field(description="The project that the call named, or that of the client.")]
+    namespace: Annotated[
+        str,
+        Field(description="The project of the call or of its client; `default` where you may read nothing of it."),
+    ]
 
 
 @dataclass(slots=True)

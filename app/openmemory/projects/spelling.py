@@ -6,7 +6,8 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any
 
-from sqlalchemy import exists, literal_column, or_, select, union
+from sqlalchemy import Text, cast, exists, func, literal_column, or_, select, union
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.access.readable import readable_by
 from openmemory.database.engine import Tx
@@ -36,6 +37,13 @@ async def near(tx: Tx, caller: Caller, name: str, others: Collection[str] = ()) 
     known = union(*names).limit(literal_column(str(_KNOWN)))
     found = await tx.scalars(known, caller.parameters)
     return nearest(name, {*found, *others})
+
+
+async def readable_names(tx: Tx, caller: Caller, names: Collection[str]) -> set[str]:
+    """Those of the names under which the caller may read something."""
+    name = func.unnest(cast(list(names), ARRAY(Text))).column_valued("name")
+    there = [exists().where(readable_by(caller, rows), rows.namespace == name) for rows in _TABLES]
+    return {*await tx.scalars(select(name).where(or_(*there)), caller.parameters)}
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:

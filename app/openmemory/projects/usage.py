@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, exc, select
+from sqlalchemy import ColumnElement, exc, false, select
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from openmemory.access.models import App
@@ -18,11 +18,12 @@ from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
 from openmemory.audit.schemas import AuditAction
 from openmemory.config.settings import LimitSettings
-from openmemory.database.engine import Database
+from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
+from openmemory.projects import spelling
 from openmemory.projects.models import ReadUsage
 from openmemory.projects.pack_schemas import ContextPack
 from openmemory.projects.schemas import (
@@ -37,6 +38,8 @@ from openmemory.projects.schemas import (
 
 _COUNTS = ("calls", "items", "candidates", "used", "saved", "truncated", "dropped")
 _OF_TOOLS = ("calls", "items", "used", "saved")
+PERSON = "default"
+"""The namespace of what is of no project."""
 _PACKS = "context"
 """The place of packs among the names of tools."""
 _PAUSE = 1.0
@@ -134,7 +137,9 @@ class ReadCounts:
         Raises:
             Invalid: the namespace or the number of days is invalid.
         """
-        rows = await self._rows(caller, ReadUsage.tool == _PACKS, namespace, days)
+        which = await self._which(caller, namespace, days)
+        async with self._database.transaction() as tx:
+            rows = await _rows(tx, caller, [*which, ReadUsage.tool == _PACKS], days)
         listed = [DayOfReads(**_sums([row]), day=row.day, app_name=row.name, namespace=row.namespace) for row in rows]
         return ReadReport(TokensGiven(**_sums(rows)), listed if caller.owner else [])
 
@@ -144,44 +149,52 @@ class ReadCounts:
         Raises:
             Invalid: the namespace or the number of days is invalid.
         """
-        rows = await self._rows(caller, ReadUsage.tool != _PACKS, namespace, days)
-        by_tool = dict[tuple[str, str], list[Any]]()
+        which = await self._which(caller, namespace, days)
+        async with self._database.transaction() as tx:
+            rows = await _rows(tx, caller, [*which, ReadUsage.tool != _PACKS], days)
+            known = {PERSON, *await spelling.readable_names(tx, caller, {row.namespace for row in rows})}
+        # A call may name anything. The name is told only where there is something to read under it.
+        if namespace is not None:
+            rows = [row for row in rows if row.namespace in known]
+        by_tool, by_day = dict[tuple[str, str], list[Any]](), dict[tuple[date, str, str, str], list[Any]]()
         for row in rows:
             by_tool.setdefault((row.name, row.tool), []).append(row)
+            project = row.namespace if row.namespace in known else PERSON
+            by_day.setdefault((row.day, row.name, row.tool, project), []).append(row)
         tools = [AppToolCalls(**_of_tools(some), app_name=app, tool=tool) for (app, tool), some in by_tool.items()]
         listed = [
-            DayOfTools(**_of_tools([row]), day=row.day, app_name=row.name, tool=row.tool, namespace=row.namespace)
-            for row in rows
+            DayOfTools(**_of_tools(some), day=day, app_name=app, tool=tool, namespace=project)
+            for (day, app, tool, project), some in by_day.items()
         ]
         return ToolReport(ToolCalls(**_of_tools(rows)), sorted(tools, key=lambda one: (one.app_name, one.tool)), listed)
 
-    async def _rows(
-        self, caller: Caller, which_tools: ColumnElement[bool], namespace: str | None, days: int
-    ) -> list[Any]:
-        """The rows that the caller may see, with the names of the apps, the last day first."""
+    async def _which(self, caller: Caller, namespace: str | None, days: int) -> list[ColumnElement[bool]]:
+        """Selects the rows that the caller may see, after those that wait are written."""
         caller.may_read()
         validation.between(days, "days", 1, MAX_DAYS)
         since = datetime.now(UTC).date() - timedelta(days=days - 1)
-        which = [ReadUsage.user_id == caller.user_id, ReadUsage.day >= since, which_tools]
+        which = [ReadUsage.user_id == caller.user_id, ReadUsage.day >= since]
         if not caller.owner:
             which.append(ReadUsage.app_id == caller.app_id)
         asked = () if namespace is None else (validation.name(namespace, "namespace", self._limits),)
         reached = caller.reached(asked)
         if reached is None:
-            return []
-        if reached:
+            which.append(false())
+        elif reached:
             which.append(ReadUsage.namespace.in_(reached))
         await self._rates.search(caller)
         await self.flush()
-        counts = [getattr(ReadUsage, name) for name in _COUNTS]
-        places = ReadUsage.day, App.name, ReadUsage.namespace, ReadUsage.tool
-        rows = select(*counts, *places).join(App, App.id == ReadUsage.app_id).where(*which)
-        async with self._database.transaction() as tx:
-            found = (
-                await tx.execute(rows.order_by(ReadUsage.day.desc(), App.name, ReadUsage.namespace, ReadUsage.tool))
-            ).all()
-            await audit_log.record(tx, caller, AuditAction.PROJECT_USAGE, detail={"days": days})
-        return [*found]
+        return which
+
+
+async def _rows(tx: Tx, caller: Caller, which: list[ColumnElement[bool]], days: int) -> list[Any]:
+    """The rows with the names of the apps, the last day first, and an event of the audit log."""
+    counts = [getattr(ReadUsage, name) for name in _COUNTS]
+    places = ReadUsage.day, App.name, ReadUsage.namespace, ReadUsage.tool
+    rows = select(*counts, *places).join(App, App.id == ReadUsage.app_id).where(*which)
+    found = (await tx.execute(rows.order_by(ReadUsage.day.desc(), *places[1:]))).all()
+    await audit_log.record(tx, caller, AuditAction.PROJECT_USAGE, detail={"days": days})
+    return [*found]
 
 
 def _sums(rows: Iterable[Any], names: Sequence[str] = _COUNTS) -> dict[str, int]:
