@@ -49,7 +49,8 @@ async def test_a_project_is_registered_listed_and_shown(client, new_user, projec
     assert (again["name"], again["branch"], again["head"]) == ("The shop", "main", "f00")
     shown = (await client.get(f"{PATH}/{project}", params=whose)).json()
     assert (shown["project"]["name"], shown["state_revision"], shown["state_reason"]) == ("The shop", 1, "It begins.")
-    assert (await client.get(f"{PATH}/{project}/", params=whose)).json() == shown
+    slashed = (await client.get(f"{PATH}/{project}/", params=whose)).json()
+    assert slashed | {"pending": 0} == shown | {"pending": 0}  # vectors are delivered meanwhile
     secret = whose | {"namespace": project, "repo": "https://ghp_" + "a1B2c3D4e5F6" * 3 + "@github.com/acme/shop"}
     assert "ghp_" not in (await client.post(PATH, json=secret)).text
     empty = (await client.post(PATH, json=whose | {"namespace": "new"})).json()
