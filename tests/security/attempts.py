@@ -398,7 +398,8 @@ class Attempts:
     def _entry(self) -> dict[str, Any]:
         said = self._rng.choice([f"alpaca={self._rng.random()} | food=hay", self._text()["text"]])
         kind = {"category": "business_context", "type": self._rng.choice(["insight", "decision"])}
-        return self._client() | kind | {"content": said, "reason": "The alpaca."}
+        # Whoever reads the memory is told this name, as any other word of its metadata.
+        return self._client() | kind | {"content": said, "reason": "The alpaca.", "user_id": "ada"}
 
     def _messages(self) -> dict[str, Any]:
         said = {
