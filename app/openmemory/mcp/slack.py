@@ -93,11 +93,11 @@ async def _readers(services: Services, caller: Caller) -> list[Caller]:
     principal = caller.principal
     if caller.user == SLACK_BOT or principal.user not in (None, SLACK_BOT):
         return [caller]
+    reading = replace(principal, scopes=principal.scopes & {Scope.READ})  # a search makes no app
     try:
-        await services.directory.existing(SLACK_BOT)
+        await services.directory.existing(SLACK_BOT, principal=reading)
     except NotFound:
         return [caller]
-    reading = replace(principal, scopes=principal.scopes & {Scope.READ})  # a search makes no app
     return [caller, await services.directory.caller(SLACK_BOT, caller.app, principal=reading)]
 
 
