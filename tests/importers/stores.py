@@ -1,4 +1,4 @@
-"""What other programs leave behind: their tables and files as they make them, without the vectors, which nobody reads.
+"""Tables and files as other programs make them. The vectors are left out, because nobody reads them.
 
 `embedding` is text here, because the built-in PostgreSQL has no pgvector.
 """
@@ -38,6 +38,8 @@ INSERT INTO memories (project_id, topic, key, value, created_by, created_at, upd
     ('webshop', 'stack', 'database', 'PostgreSQL 16 holds the orders', 'claude', '2025-03-02T10:00Z',
      '2025-03-03T10:00Z'),
     ('webshop', 'stack', 'queue', 'The outbox delivers the mails', '', '2025-03-02T11:00Z', '2025-03-02T11:00Z'),
+    ('webshop', 'stack/db', 'port', '6432', '', '2025-03-02T12:00Z', '2025-03-02T12:00Z'),
+    ('webshop', 'stack', 'db/port', '5432', '', '2025-03-02T12:00Z', '2025-03-02T12:00Z'),
     ('webshop', 'ci', 'empty', ' ', '', now(), now());
 INSERT INTO sessions (project_id, session_num, title, summary, content, metadata, created_at) VALUES
     ('webshop', 7, 'Checkout', 'The basket survives a login',

@@ -123,6 +123,9 @@ async def test_devmemory_comes_with_its_values_sessions_and_files(
     assert (value["value"], value["created_by"]) == ("PostgreSQL 16 holds the orders", "claude")
     assert value["created_at"].startswith("2025-03-02T10:00:00")
     assert value["updated_at"].startswith("2025-03-03T10:00:00")
+    for topic, key, port in (("stack/db", "port", "6432"), ("stack", "db/port", "5432")):
+        value = json.loads(await tool(new_user, "devmemory", "memory_get", project_id="webshop", topic=topic, key=key))
+        assert (value["topic"], value["key"], value["value"]) == (topic, key, port)
     session = json.loads(await tool(new_user, "devmemory", "session_get", project_id="webshop", session_num="7"))
     assert session["title"] == "Checkout"
     assert session["summary"] == "The basket survives a login"

@@ -57,12 +57,10 @@ class _DevMemory:
     def value(self, row: dict[str, Any]) -> None:
         """A value under a topic and a key."""
         namespace, topic, key, value = (text(name, row[name]) for name in ("project_id", "topic", "key", "value"))
-        name = f"{topic}/{key}"
-        memory = {
-            "id": self._filling.id("memory", namespace, name), "content": f"{name}: {value}", "namespace": namespace,
-            "kind": "keyed", "key": name, "created_at": row.get("created_at"), "updated_at": row.get("updated_at"),
-        }  # fmt: skip
-        self._filling.memory(memory, app=row.get("created_by"))
+        times = {name: row.get(name) for name in ("created_at", "updated_at")}
+        self._filling.value(
+            topic, key, value, {"namespace": namespace, **times}, of=namespace, app=row.get("created_by")
+        )
 
     def session(self, row: dict[str, Any]) -> None:
         """A session. Its first passage is its summary, or its title if it has none."""
@@ -78,7 +76,7 @@ class _DevMemory:
         self._filling.text(source, content, PassageKind.SESSION, first=about, above=title)
 
     def file(self, row: dict[str, Any]) -> None:
-        """A file, of which DevMemory knows what it is about and the names that it defines, but not its text."""
+        """A file. DevMemory stores its summary and the names that it defines, but not its text."""
         namespace, path = text("project_id", row["project_id"]), text("file_path", row["file_path"])
         path = path.removeprefix(self._roots.get(namespace, "\0"))
         symbols, sort = parsed(words("symbols", row.get("symbols") or "[]")), row.get("file_type")

@@ -13,6 +13,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from openmemory.importers.cleaning import Unusable, moment
 from openmemory.importers.source import BadSource
 from openmemory.importers.staging import Staging
+from openmemory.memories.intake import KEYED
+from openmemory.projects.kept import value_topic
 from openmemory.serialization.surrogates import replace_in
 from openmemory.sources.cutting import pieces
 from openmemory.sources.models import PassageKind
@@ -67,6 +69,15 @@ class Filling:
             ids = {"memory_id": row["id"], "category_id": self._made("categories", category)}
             self.staging.add("memory_categories", ids)
         return True
+
+    def value(
+        self, topic: str, key: str, value: str, row: Mapping[str, Any], *, of: str, user: Any = None, app: Any = None
+    ) -> None:
+        """Adds a value under a topic and a key. `of`: the project or the user that has it in the program."""
+        name = f"{value_topic(topic)}/{key}"
+        id_ = self.id("memory", of, name)
+        memory = {"id": id_, "content": f"{name}: {value}", "kind": KEYED, "key": name, **row}
+        self.memory(memory, user=user, app=app)
 
     def revision(self, row: Mapping[str, Any], *, app: Any = None, user: Any = None) -> None:
         """Adds an earlier or the present text of a memory."""
@@ -143,7 +154,7 @@ class Filling:
 
 
 def named(value: Any) -> str | None:
-    """A trimmed name, or None if the value is not a nonempty string."""
+    """Returns a text without surrounding blanks. None if nothing is left, or if the value is no text."""
     return value.strip() or None if isinstance(value, str) else None
 
 

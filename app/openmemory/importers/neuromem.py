@@ -171,10 +171,7 @@ class _Neuromem:
     def value(self, row: dict[str, Any]) -> None:
         """A key-value pair, which becomes a value under its namespace as the topic and its key."""
         user, topic, key = (text(name, row[name]) for name in ("scope_id", "namespace", "key"))
-        value, name = parsed(words("value", row["value"])), f"{topic}/{key}"
+        value = parsed(words("value", row["value"]))
         said = value if isinstance(value, str) else exact_json.dumps(value).decode()
-        memory = {
-            "id": self._filling.id("memory", user, name), "content": f"{name}: {said}", "kind": "keyed", "key": name,
-            "created_at": row.get("created_at"), "updated_at": row.get("updated_at"),
-        }  # fmt: skip
-        self._filling.memory(memory, user=user)
+        times = {name: row.get(name) for name in ("created_at", "updated_at")}
+        self._filling.value(topic, key, said, times, of=user, user=user)
