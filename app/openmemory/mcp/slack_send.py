@@ -41,7 +41,7 @@ class SendFileArguments(SendArguments):
 
 
 async def _find(services: Services, call: ToolCall[FindUserArguments]) -> Answer:
-    found = await services.slack.sending.user(await _sender(services, call.caller), call.arguments.email)
+    found = await services.slack.sending.user(_sender(call.caller), call.arguments.email)
     untrusted = Untrusted(services.settings.capture.injection)
     name = untrusted.name(found.name)
     return Answer([f"{found.id} {inline(name)}"], {"id": found.id, "name": name}, untrusted.note())
@@ -49,7 +49,7 @@ async def _find(services: Services, call: ToolCall[FindUserArguments]) -> Answer
 
 async def _message(services: Services, call: ToolCall[SendMessageArguments]) -> Answer:
     given = call.arguments
-    caller = await _sender(services, call.caller)
+    caller = _sender(call.caller)
     if not await _agreed(call, "message", given.text):
         return _said("Nothing was sent: the user did not agree.")
     sent = await services.slack.sending.message(caller, given.to, given.text, given.blocks)
@@ -58,7 +58,7 @@ async def _message(services: Services, call: ToolCall[SendMessageArguments]) -> 
 
 async def _file(services: Services, call: ToolCall[SendFileArguments]) -> Answer:
     given = call.arguments
-    caller = await _sender(services, call.caller)
+    caller = _sender(call.caller)
     if not await _agreed(call, f"file {inline(given.name)[:80]}", given.content):
         return _said("Nothing was sent: the user did not agree.")
     sent = await services.slack.sending.file(caller, given.to, given.name, given.content, given.comment)
@@ -83,14 +83,15 @@ async def _agreed(call: ToolCall[Any], what: str, text: str) -> bool:
     return True
 
 
-async def _sender(services: Services, caller: Caller) -> Caller:
-    """Returns the caller, if the credential speaks for the user of the token of the service, too.
+def _sender(caller: Caller) -> Caller:
+    """Returns the caller, if the credential speaks for the user of the token of the service, too. Makes no user or app.
 
     Raises:
         Forbidden: it does not.
     """
     try:
-        await services.directory.speaking(caller.principal, SLACK_BOT, APP)
+        caller.principal.claimed_user(SLACK_BOT)
+        caller.principal.claimed_app(APP)
     except Forbidden as error:
         raise Forbidden(f"Only who speaks for {SLACK_BOT} sends to Slack.", code=error.code) from None
     return caller

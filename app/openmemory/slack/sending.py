@@ -20,7 +20,7 @@ from openmemory.errors import Forbidden, Invalid, Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.slack.channels import SlackChannels
-from openmemory.slack.shared import WITHOUT, token_of
+from openmemory.slack.shared import required_token
 from openmemory.slack.web_api import WebApi, web_api
 
 MAX_TEXT = 40_000
@@ -125,9 +125,7 @@ class SlackSending:
             hint = "An administrator allows it with slack.send = true."
             raise Forbidden("This service sends nothing to Slack.", code="slack_send_off", hint=hint)
         await self._channels.refuse_if_paused(caller, "send to Slack")
-        token = token_of(self._settings, self._folder)
-        if not token:
-            raise Invalid("slack.token", WITHOUT, code="slack_token")
+        token = required_token(self._settings, self._folder)
         async with web_api(self._egress, token, self._settings.base_url) as slack:
             yield slack
 

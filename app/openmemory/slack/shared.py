@@ -46,10 +46,7 @@ class SharedChannels:
             Forbidden: the app that asks is paused, the channel is private, or Slack rejects the token.
             NotFound, TooMany, Unavailable: Slack refuses.
         """
-        token = token_of(self._settings, self._folder)
-        if not token:
-            raise Invalid("slack.token", WITHOUT, code="slack_token")
-
+        token = required_token(self._settings, self._folder)
         await self._channels.refuse_if_paused(asks)
 
         async def save(part: ChannelPart) -> SlackSaved:
@@ -83,6 +80,18 @@ def token_of(settings: SlackSettings, folder: Path) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise Unavailable(f"{path.name} in the data folder cannot be read: {type(error).__name__}") from None
+
+
+def required_token(settings: SlackSettings, folder: Path) -> str:
+    """The token of the settings, or of the data folder.
+
+    Raises:
+        Invalid: there is none.
+        Unavailable: the file cannot be read.
+    """
+    if not (token := token_of(settings, folder)):
+        raise Invalid("slack.token", WITHOUT, code="slack_token")
+    return token
 
 
 def save_token(folder: Path, token: str) -> Path:
