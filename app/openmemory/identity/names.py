@@ -10,6 +10,9 @@ from openmemory.errors import Invalid, TooLarge
 # The C0 and C1 controls, the separators that end a line, and the characters that reverse the direction of a text.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
+PERSON = "default"
+"""The namespace of the person: what is of no project."""
+
 _PATH = re.compile(r"\.{0,2}[/\\]|~[/\\]|[A-Za-z]:[/\\]")
 
 _WORD = re.compile(r"[\w./@+-]{1,100}")

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field
 
+from openmemory.identity.names import PERSON
 from openmemory.mcp.compact import block, memory_line, unusual
 from openmemory.mcp.context import THREAD, ProjectArguments, stored_thread
-from openmemory.mcp.places import PERSON
 from openmemory.mcp.tool import Answer, Arguments, Reference, Strings, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.notes import NamesUpdate, NoteUpdate, note_text, title_and_summary

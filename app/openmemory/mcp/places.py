@@ -10,10 +10,7 @@ import re
 from dataclasses import dataclass
 
 from openmemory.errors import Invalid
-from openmemory.identity.names import is_path, one_word
-
-PERSON = "default"
-"""The namespace of the person: what is of no project."""
+from openmemory.identity.names import PERSON, is_path, one_word
 
 ALL = "*"
 """The name that means every project, where something is read."""

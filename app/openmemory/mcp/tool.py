@@ -15,11 +15,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Va
 
 from openmemory.errors import Forbidden, NotFound, OpenMemoryError, Unavailable
 from openmemory.identity.caller import Caller
-from openmemory.identity.names import one_word
+from openmemory.identity.names import PERSON, one_word
 from openmemory.mcp import compact
 from openmemory.mcp.formats import AnswerFormat, answer_format
 from openmemory.mcp.identity import Identity, Offer
-from openmemory.mcp.places import ALL, PERSON, ClientProject
+from openmemory.mcp.places import ALL, ClientProject
 from openmemory.projects import tokens
 from openmemory.serialization import exact_json, zones
 from openmemory.services import Services
@@ -306,9 +306,9 @@ async def _near_miss(services: Services, caller: Caller, named: Mapping[str, str
 
 
 def _project(named: Mapping[str, str], client: ClientProject) -> str:
-    """The project that a call is about: the one that it names, or that of the client."""
+    """Returns the project that a call names. Without a name, it is the project of the client."""
     meant = next((name for name in named.values() if name not in (ALL, PERSON)), client.name)
-    return meant or "default"
+    return meant or PERSON
 
 
 def failure(text: str) -> CallToolResult:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any
 
-from sqlalchemy import Text, cast, exists, func, literal_column, or_, select, union
+from sqlalchemy import ColumnElement, Text, cast, exists, func, literal_column, or_, select, union
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.access.readable import readable_by
@@ -30,8 +30,7 @@ async def near(tx: Tx, caller: Caller, name: str, others: Collection[str] = ()) 
 
     What a rule hides from the caller counts as nothing. `others`: further names that may be meant.
     """
-    there = [exists().where(readable_by(caller, rows), rows.namespace == name) for rows in _TABLES]
-    if await tx.scalar(select(or_(*there)), caller.parameters):
+    if await tx.scalar(select(_holds(caller, name)), caller.parameters):
         return None
     names = [select(rows.namespace).where(readable_by(caller, rows)).distinct() for rows in _TABLES]
     known = union(*names).limit(literal_column(str(_KNOWN)))
@@ -42,8 +41,12 @@ async def near(tx: Tx, caller: Caller, name: str, others: Collection[str] = ()) 
 async def readable_names(tx: Tx, caller: Caller, names: Collection[str]) -> set[str]:
     """Those of the names under which the caller may read something."""
     name = func.unnest(cast(list(names), ARRAY(Text))).column_valued("name")
-    there = [exists().where(readable_by(caller, rows), rows.namespace == name) for rows in _TABLES]
-    return {*await tx.scalars(select(name).where(or_(*there)), caller.parameters)}
+    return {*await tx.scalars(select(name).where(_holds(caller, name)), caller.parameters)}
+
+
+def _holds(caller: Caller, name: Any) -> ColumnElement[bool]:
+    """True if the caller may read something under a name."""
+    return or_(*(exists().where(readable_by(caller, rows), rows.namespace == name) for rows in _TABLES))
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:

@@ -22,6 +22,7 @@ from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Unavailable
 from openmemory.identity.caller import Caller
+from openmemory.identity.names import PERSON
 from openmemory.memories import validation
 from openmemory.projects import spelling
 from openmemory.projects.models import ReadUsage
@@ -38,8 +39,6 @@ from openmemory.projects.schemas import (
 
 _COUNTS = ("calls", "items", "candidates", "used", "saved", "truncated", "dropped")
 _OF_TOOLS = ("calls", "items", "used", "saved")
-PERSON = "default"
-"""The namespace of what is of no project."""
 _PACKS = "context"
 """The place of packs among the names of tools."""
 _PAUSE = 1.0
