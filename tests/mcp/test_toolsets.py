@@ -1,4 +1,4 @@
-"""Which tools a client is offered, and what it is told of them: by address, header, query and program."""
+"""A client chooses the tools that it is offered by address, header, query or program, and is told of these alone."""
 
 from __future__ import annotations
 

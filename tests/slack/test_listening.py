@@ -83,7 +83,7 @@ def test_an_odd_event_changes_nothing(event: Mapping[str, Any]) -> None:
 
 
 async def test_slacks_own_client_understands_the_server_of_the_tests(fake: FakeSlack, workspace: Workspace) -> None:
-    """What the other tests rely on: an independent client reads the same from it."""
+    """The other tests rely on the server, so a client that we did not write reads the same from it."""
     workspace.fill(GENERAL, 30)
     fake.page = 7
     client = WebClient(BOT, base_url=fake.base_url)

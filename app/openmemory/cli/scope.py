@@ -69,8 +69,8 @@ def read(namespace: str | None, *, all_projects: bool | None = None) -> list[str
 
 
 def selected(namespaces: Sequence[str] | None, *, all_projects: bool) -> list[str] | None:
-    """The namespaces in which a command changes memories. Without options, it is that of the folder, which is shown.
-    None: all.
+    """The namespaces in which a command changes memories; None means all. Without options, the command changes those of
+    the folder's project, and shows its name.
 
     Raises:
         Invalid: one project is named, and all are asked for.

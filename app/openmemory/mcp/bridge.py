@@ -73,7 +73,7 @@ class GitCheckout(Protocol):
     """The Git repository of the folder in which the bridge was started."""
 
     def described(self) -> Mapping[str, str]:
-        """The commit (`head`) and the branch that are checked out, as far as they are known."""
+        """Returns the checked-out commit (`head`) and branch. A value that is not known is left out."""
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
         """Splits commits into those in the history of `head` and the others."""

@@ -26,8 +26,8 @@ from openmemory.services import Services
 _THREADS = 5
 
 THREAD = "T-SESSION"
-"""The thread that Mempack gives to what names none. Answers show it. It is not stored: a search would take all of that
-for one conversation."""
+"""The thread that Mempack gives to a memory without one. Answers show it. It is not stored, because a search would take
+all such memories for one conversation."""
 
 
 def stored_thread(thread: str | None) -> str | None:

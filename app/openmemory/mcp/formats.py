@@ -20,8 +20,10 @@ class AnswerFormat(StrEnum):
 
 
 def default_format(settings: McpSettings, choice: ToolChoice, usual: AnswerFormat) -> AnswerFormat:
-    """Returns the form of answers for a client that asks for none: that of the settings, or else that of the tools that
-    it wants alone, or else `usual`."""
+    """Returns the form of answers for a client that asks for none.
+
+    The settings come first, then the tools that the client wants alone, and then `usual`.
+    """
     if settings.format != "auto":
         return answer_format(settings.format)
     if choice.alone:

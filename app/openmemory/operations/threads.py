@@ -25,7 +25,7 @@ ThreadId = Annotated[
     str, Field(description="The id that the client chose for the thread.", examples=["chat-2026-05-01"])
 ]
 OnlyProject = Annotated[str | None, Field(description="Left out: every namespace.")]
-"""The namespace of a change; its default is None. The commands take that of the folder."""
+"""The namespace in which something is changed. Its default is None. Commands fill in that of the folder."""
 
 
 class MessageEntry(BaseModel):
