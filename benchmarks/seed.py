@@ -97,6 +97,7 @@ async def settle(services: Services) -> None:
         for user in await statistics.due(tx):
             await statistics.refresh(tx, user)
     await services.reconciler.sync(trigger="benchmark")
+    await services.comparison.run()
 
 
 async def _fill(services: Services, caller: Caller, size: int, seed: int, fields: Fields = plain) -> None:
