@@ -67,6 +67,26 @@ async def test_a_fact_is_added_with_all_that_was_said_of_it(
     assert view.completion_tokens > 10
 
 
+async def test_a_result_names_the_message_that_it_was_learned_from(
+    inferring: Services, model: LlmServer, claude: Caller
+) -> None:
+    model.script = does(
+        operation("ADD", text="Alice moved to Leipzig.", message=2), operation("ADD", text="She likes figs.", message=7)
+    )
+    turns = Turn("user", "Hello."), Turn("user", "I moved to Leipzig. I like figs.")
+    outcome = await inferring.captures.add(claude, CaptureCreate(MemoryCreate(""), turns, wait=True))
+    assert [(one.memory, one.message) for one in outcome.results] == [
+        ("Alice moved to Leipzig.", 2), ("She likes figs.", None),
+    ]  # fmt: skip
+    assert '{"message": 2, "role": "user"' in model.asked[-1]["messages"][1]["content"]
+    assert [(await inferring.memories.get(claude, one.id)).metadata_ for one in outcome.results] == [{}, {}]
+    model.script = does(operation("ADD", text="Alice has a bike."))
+    outcome = await inferring.captures.add(claude, CaptureCreate(MemoryCreate(""), turns[:1], wait=True))
+    assert outcome.results[0].message == 1  # there is no other
+    view = await inferring.captures.get(claude, outcome.capture_id)
+    assert (view.results[0].message, view.input) == (1, {"messages": [{"role": "user", "content": "Hello."}]})
+
+
 async def test_what_the_caller_says_of_all_goes_before_what_the_model_says(
     inferring: Services, model: LlmServer, claude: Caller, say: Say
 ) -> None:
@@ -204,7 +224,7 @@ async def test_a_conversation_is_captured_in_the_background(
     await done(outcome)
     assert await texts(inferring, claude) == ["Alice plays the cello."]
     asked = model.asked[0]["messages"][1]["content"]
-    assert '{"role": "user", "content": "I play the cello."}' in asked
+    assert '{"message": 1, "role": "user", "content": "I play the cello."}' in asked
 
 
 # What a model must not do.

@@ -14,6 +14,7 @@ from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.services import Services
 from openmemory.sources.schemas import NewMessage, NewMessages, NewSession
+from tests.capture.conftest import operation
 from tests.llm.server import LlmServer, says
 
 
@@ -84,6 +85,38 @@ async def test_what_was_said_becomes_memories(
     assert any("Ada: I like green tea." in str(asked) for asked in model.asked)
     [memory] = (await own.memories.slice(self_, MemoryQuery(), offset=0, limit=10))[0]
     assert (memory.content, memory.namespace, memory.thread_id) == ("Ada likes green tea.", "kitchen", "chat")
+
+
+async def test_a_memory_knows_its_message_by_its_place_in_the_thread(
+    own: Services, claude: Caller, self_: Caller, model: LlmServer, eventually
+):
+    model.script = lambda _: says({"operations": []})
+    await post(own, claude, *(f"message {number}" for number in range(1, 11)))
+    assert await own.windows.run() == 1
+    # Two messages before this window are read with it.
+    facts = [operation("ADD", text=f"Fact {number}.", message=number) for number in (2, 4, 99)]
+    model.script = lambda asked: says({"operations": facts if "message 12" in str(asked) else []})
+    await post(own, claude, "message 11", "message 12")
+    await idle(own, claude)
+    assert await own.windows.run() == 1
+
+    async def done() -> bool:
+        page = await own.captures.list(self_)
+        return [capture.status for capture in page.items] == [Status.DONE] * 2
+
+    await eventually(done)
+    results = (await own.captures.list(self_)).items[0].results
+    assert [(result.memory, result.message) for result in results] == [
+        ("Fact 2.", 10),
+        ("Fact 4.", 12),
+        ("Fact 99.", None),
+    ]
+    memories = (await own.memories.slice(self_, MemoryQuery(), offset=0, limit=10))[0]
+    assert {memory.content: memory.metadata_ for memory in memories} == {
+        "Fact 2.": {"message": 10}, "Fact 4.": {"message": 12}, "Fact 99.": {},
+    }  # fmt: skip
+    [message] = (await own.conversations.slice(self_, "chat", around=12, limit=1)).items
+    assert message.content == "message 12"
 
 
 async def test_what_is_not_to_be_inferred_or_was_deleted_is_not_taken(own: Services, claude: Caller, model) -> None:

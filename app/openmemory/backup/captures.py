@@ -191,7 +191,8 @@ def _turns(given: Fields) -> tuple[Turn, ...]:
     for number, message in enumerate(messages):
         each = Fields(f"{given.place}.messages[{number}]", message)
         role = each.one_of("role", get_args(Role))
-        turns.append(Turn(role, each.text("content")))  # type: ignore[arg-type]  # it is one of them
+        position = None if each.values.get("position") is None else each.whole("position", 1, MAX_REVISION)
+        turns.append(Turn(role, each.text("content"), position))  # type: ignore[arg-type]  # it is one of them
     return tuple(turns)
 
 

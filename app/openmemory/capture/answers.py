@@ -42,7 +42,8 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change that the model answers with. `number` refers to a memory, and may be one that was not shown."""
+    """One change that the model answers with. `number` refers to a memory, and `message` to a message. Both may be ones
+    that were not shown."""
 
     op: str
     number: int | None = None
@@ -53,6 +54,7 @@ class Edit:
     since: datetime | None = None
     until: datetime | None = None
     reason: str | None = None
+    message: int | None = None
     emotion: dict[str, Any] | None = None
 
 
@@ -169,6 +171,7 @@ def _operation(value: Any, zone: ZoneInfo) -> Edit:
         since=_moment(value.get("from"), zone),
         until=_moment(value.get("until"), zone),
         reason=_text(value.get("reason"))[:200] or None,
+        message=_whole(value.get("message")),
         emotion=_emotion(value.get("emotion")),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.capture.decisions import refusal
-from openmemory.capture.schemas import Decision, ModelDecisions, Refusal, ShownMemory
+from openmemory.capture.schemas import Decision, ModelDecisions, Refusal, ShownMemory, Turn
 from openmemory.database.engine import Tx
 from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 
 EMOTION = "emotion"
 """The metadata key for the user's emotion about a memory."""
+
+MESSAGE = "message"
+"""The metadata key for the number of a message in the memory's thread: the one that the memory was learned from."""
 
 
 @dataclass(slots=True)
@@ -59,7 +62,7 @@ class Applying:
 
     `like`: the fields that all new memories share. `at`: the time when the input was said, which new memories and
     revisions get. A memory that was said later is neither changed nor replaced. `verbatim`: the memories that hold the
-    input.
+    input. `turns`: the messages of the input, if it is a conversation.
     """
 
     tx: Tx
@@ -68,6 +71,7 @@ class Applying:
     like: MemoryCreate
     at: datetime
     verbatim: frozenset[UUID] = frozenset()
+    turns: Sequence[Turn] = ()
 
     async def all(self, decided: ModelDecisions) -> Applied:
         """Applies the decisions. Each change is made completely or not at all.
@@ -80,7 +84,7 @@ class Applying:
         for decision in decided.decisions:
             try:
                 async with self.tx.begin_nested():
-                    applied.operations.append(await self._one(decision))
+                    applied.operations.append(await self._one(decision) | self._learned_from(decision))
             except (Invalid, NotFound, ConflictError) as error:
                 reason = {"secret_refused": "secret", "injection_refused": "injection"}.get(error.code, error.code)
                 told = refusal(reason, decision.text, decision.memory)
@@ -89,6 +93,17 @@ class Applying:
                 log.exception("an operation of a language model cannot be stored")
                 applied.refused.append(refusal("invalid"))
         return applied
+
+    def _message(self, decision: Decision) -> Turn | None:
+        number = decision.message or len(self.turns) == 1
+        return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
+
+    def _learned_from(self, decision: Decision) -> dict[str, Any]:
+        """The number of the message that a decision is from, in its thread or else in the input."""
+        turn = self._message(decision)
+        if turn is None:
+            return {}
+        return {"message": turn.position if turn.position is not None else self.turns.index(turn) + 1}
 
     async def _one(self, decision: Decision) -> dict[str, Any]:
         if decision.memory is None:
@@ -155,8 +170,16 @@ class Applying:
             categories=tuple(dict.fromkeys((*like.categories, *decision.categories))),
             valid_from=decision.since,
             valid_until=decision.until,
-            metadata=_with_emotion(like.metadata, decision),
+            metadata=self._metadata(like.metadata, decision),
         )
+
+    def _metadata(self, metadata: dict[str, Any], decision: Decision) -> dict[str, Any]:
+        """Metadata with the user's emotion, and with the message if it is part of a thread. Existing values are kept,
+        because they may be the user's own."""
+        turn = self._message(decision)
+        more = {EMOTION: decision.emotion, MESSAGE: turn and turn.position}
+        new = {name: value for name, value in more.items() if value is not None and name not in metadata}
+        return metadata | new if new else metadata
 
     async def _supersede(self, decision: Decision, old: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
         done = await self._add(decision)
@@ -168,7 +191,7 @@ class Applying:
 
     async def _update(self, decision: Decision, memory: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
         categories = tuple(dict.fromkeys((*before["categories"], *decision.categories)))
-        metadata = _with_emotion(before["metadata"], decision)
+        metadata = self._metadata(before["metadata"], decision)
         given = None if metadata is before["metadata"] else metadata
         change = self.intake.changed(MemoryUpdate(decision.text, given, categories))
         await changes.update_text(
@@ -218,13 +241,6 @@ async def _noticed(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: in
     )
     rows = await tx.execute(query, caller.parameters)
     return [ShownMemory(row.id, row.content, row.revision, row.said) for row in rows]
-
-
-def _with_emotion(metadata: dict[str, Any], decision: Decision) -> dict[str, Any]:
-    """Metadata with the user's emotion. An existing value is kept, because it may be the user's own."""
-    if decision.emotion is None or EMOTION in metadata:
-        return metadata
-    return metadata | {EMOTION: decision.emotion}
 
 
 def operation(event: Event, id_: UUID, text: str, *, revision: int | None = None) -> dict[str, Any]:

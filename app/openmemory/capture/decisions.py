@@ -121,4 +121,5 @@ def _decision(event: Event, operation: Edit, memory: ShownMemory | None, now: da
         since=operation.since,
         # A fact that had already ended when it was stated stays visible; an end in the past would hide it.
         until=until if until is not None and until > now else None,
+        message=operation.message,
     )

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -121,27 +122,32 @@ class Extractor:
         if effective.llm is None:
             raise NoModel("no language model is configured any more", setup=True)
         near = await self._near(caller, said)
+        form = prompt.schema(emotion=self._settings.capture.emotion, messages=not isinstance(said.what, str))
         feels, zone = self._settings.capture.emotion, caller.timezone
         cost.model = effective.llm.name
         llm, instructions = self._llms.of(effective.llm), effective.custom_instructions
         try:
             operations = await self._asked(
-                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone
+                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone, form
             )
         except PromptTooLong as error:
             log.info("%s: asked again without memories: %s", cost.model, error)
             near = []
             operations = await self._asked(
-                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone
+                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone, form
             )
         policy = self._settings.capture.injection
         orders = policy != "store" and any(map(injection.instructs, said.texts))
         return decided(operations, near, datetime.now(UTC), orders=orders, emotion=feels)
 
-    async def _asked(self, llm: ProviderLlm, messages: list[Message], cost: Cost, zone: ZoneInfo) -> list[Edit]:
+    @staticmethod
+    async def _asked(
+        llm: ProviderLlm, messages: list[Message], cost: Cost, zone: ZoneInfo, form: dict[str, Any]
+    ) -> list[Edit]:
+        """The operations that the model answers with. `form` is the schema of the answer."""
         for attempt in (1, 2):
             cost.calls += 1
-            reply = await llm.ask(messages, prompt.schema(emotion=self._settings.capture.emotion))
+            reply = await llm.ask(messages, form)
             cost.add(reply)
             try:
                 return await asyncio.to_thread(answers.operations, reply, zone)

@@ -25,13 +25,17 @@ def columns_of(new: CaptureCreate) -> dict[str, Any]:
     """The columns `input`, `options` and `hash` of a new capture. Equal captures have the same hash."""
     given: dict[str, Any] = {"text": new.like.text}
     if new.messages:
-        given = {"messages": [asdict(turn) for turn in new.messages]}
+        given = {"messages": [_columns_of_turn(turn) for turn in new.messages]}
     like = asdict(new.like)
     shared = {
         name: value for name, value in like.items() if name not in ("text", "app") and value not in (None, (), {})
     }
     raw = exact_json.dumps({"input": given, "options": shared})
     return exact_json.loads(raw) | {"hash": hashlib.sha256(raw).hexdigest()}  # type: ignore[no-any-return]
+
+
+def _columns_of_turn(turn: Turn) -> dict[str, Any]:
+    return {name: value for name, value in asdict(turn).items() if value is not None}
 
 
 def options(column: dict[str, Any]) -> MemoryCreate:

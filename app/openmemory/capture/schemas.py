@@ -33,10 +33,11 @@ Role = Literal["user", "assistant", "system"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a conversation."""
+    """One message of a conversation. `position`: its place in the stored thread that it is part of."""
 
     role: Role
     content: str
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class ShownMemory:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One change to make. `memory` is the memory to change; None if the change adds a memory."""
+    """One change to make. `memory` is the memory to change; None if the change adds a memory. `message`: the number of
+    the message that it is from, as the model was shown them."""
 
     event: Event
     memory: ShownMemory | None = None
@@ -79,6 +81,7 @@ class Decision:
     importance: int | None = None
     since: datetime | None = None
     until: datetime | None = None
+    message: int | None = None
     emotion: dict[str, Any] | None = None
 
 
@@ -116,6 +119,11 @@ class CaptureResult(BaseModel):
     )
     previous_memory: str | None = Field(default=None, description="What UPDATE and SUPERSEDE have replaced.")
     superseded_id: UUID | None = None
+    message: int | None = Field(
+        default=None,
+        description="The message that it was learned from: its number in the thread if it is part of one, otherwise"
+        " among the `messages`, from 1. Null: the language model named none.",
+    )
 
 
 class Outcome(BaseModel):

@@ -313,6 +313,7 @@ def _result(each: dict[str, Any], readable: set[str]) -> CaptureResult:
     return CaptureResult(
         id=each["id"], memory=each["memory"], event=Event(each["event"]),
         previous_memory=each.get("previous_memory") if shown else None, superseded_id=followed if shown else None,
+        message=each.get("message"),
     )  # fmt: skip
 
 

@@ -142,4 +142,6 @@ def _turn(turn: Any, most: int | None) -> Turn:
     """A message as a turn. A person's name becomes a part of what they say."""
     said = turn.content[:most]
     role = next((role for role in _ROLES if role == (turn.speaker or "user").lower()), None)
-    return Turn("user", f"{turn.speaker}: {said}") if role is None else Turn(role, said)
+    if role is None:
+        return Turn("user", f"{turn.speaker}: {said}", turn.position)
+    return Turn(role, said, turn.position)

@@ -296,9 +296,10 @@ class Worker:
         self._analyze_after_writes.wrote(applied.written)
 
     def _applying(self, tx: Tx, claimed: ClaimedCapture, caller: Caller) -> Applying:
-        at = rows.input_of(claimed).at
-        like = replace(rows.options(claimed.options), created_at=at)
-        return Applying(tx, caller, self._intake, like, at, frozenset(verbatim.ids(claimed.operations)))
+        said = rows.input_of(claimed)
+        like = replace(rows.options(claimed.options), created_at=said.at)
+        turns = () if isinstance(said.what, str) else said.what
+        return Applying(tx, caller, self._intake, like, said.at, frozenset(said.verbatim), turns)
 
     async def _unread(self, claimed: ClaimedCapture, caller: Caller) -> bool:
         """Returns False if the user has changed the memory that holds the text: it is theirs then, and final."""
