@@ -51,6 +51,21 @@ def test_a_command_reads_the_project_and_the_person_or_what_is_asked_for(om: Run
     assert listed(HOME=str(shop)) == {"ours", "mine", "theirs"}
 
 
+def test_a_slip_in_the_name_of_a_project_is_told_before_it_begins_another_one(om: Run, user: str, shop: Path) -> None:
+    def noted(*arguments: str) -> str:
+        done = om(*arguments, "--user", user, cwd=shop)
+        assert done.returncode == 0, done.stderr
+        return done.stderr.strip()
+
+    assert noted("add", "We ship in May.", "--namespace", "tidepool") == ""
+    slip = "Nothing was known of the project tidepol. Did you mean tidepool?"
+    assert slip in noted("search", "ship", "--namespace", "tidepol")
+    assert slip in noted("list", "--namespace", "tidepol")
+    assert slip in noted("values", "set", "db", "port", "5433", "--namespace", "tidepol")
+    assert slip not in noted("search", "ship", "--namespace", "tidepol")  # it holds something now
+    assert noted("add", "We ship in May.", "--namespace", "orchard") == ""
+
+
 def test_a_change_of_many_concerns_the_project_alone(om: Run, user: str, shop: Path) -> None:
     for text, where in (("ours", "shop"), ("mine", "default"), ("theirs", "other")):
         assert om("add", text, "--namespace", where, "--user", user).returncode == 0

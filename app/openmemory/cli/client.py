@@ -12,8 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
+from openmemory.cli import scope
 from openmemory.cli.options import ConfigFile, DataDir, Json, Url, load_settings
-from openmemory.cli.output import CommandAnswer
+from openmemory.cli.output import CommandAnswer, note, plain
+from openmemory.cli.project import PERSON
 from openmemory.errors import (
     BatchRefused,
     ConflictError,
@@ -65,6 +67,8 @@ class Client:
         """
         import httpx
 
+        for name in scope.newly_named():
+            await self._tell_near(name, (body if isinstance(body, Mapping) else params).get("user_id"))
         timeout = httpx.Timeout(5, read=None) if patient else httpx.USE_CLIENT_DEFAULT
         # Arguments that are not UTF-8, and texts that were cut, have halves of surrogate pairs.
         body = replace_in(body if body is None or whole else _given(body))
@@ -80,6 +84,17 @@ class Client:
             return answer.json() if answer.content else None
         except ValueError as error:
             raise Unavailable(f"{self.http.base_url} is not OpenMemory: its answer to {path} is not JSON") from error
+
+    async def _tell_near(self, name: str, user: str | None) -> None:
+        """Tells if nothing is known of a project that an option names, and another one has nearly that name."""
+        if name == PERSON:
+            return
+        try:
+            found = await self.call("GET", "/api/v1/projects", params={"user_id": user, "like": name})
+        except (Forbidden, Invalid, NotFound):  # the request of the command says why
+            return
+        for one in found["projects"]:
+            note(f"Nothing was known of the project {plain(name)}. Did you mean {plain(one['namespace'])}?")
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, **request: Any) -> AsyncIterator[Response]:

@@ -15,6 +15,15 @@ from pathlib import Path
 from openmemory.cli import project
 from openmemory.identity.names import is_path
 
+_options_named: list[str] = []
+
+
+def newly_named() -> list[str]:
+    """The projects that options have named since the last call, once each."""
+    names = list(dict.fromkeys(_options_named))
+    _options_named.clear()
+    return names
+
 
 def of_folder(folder: str = ".") -> str | None:
     """The project of a folder; None if it has none. On a terminal, the user is asked about one that they have not
@@ -101,6 +110,7 @@ def _named(namespace: str) -> str:
     from openmemory.errors import Invalid
 
     if not is_path(namespace):
+        _options_named.append(namespace)
         return namespace
     folder = Path(namespace).expanduser()
     if not folder.is_dir():

@@ -98,9 +98,17 @@ async def check_project(
 @operation(
     "GET", PATH, command="projects list", tool="project_list", tag=TAG, speaker=Speaker.READER, errors=(403, 404)
 )
-async def list_projects(services: Services, caller: Caller) -> ProjectList:
+async def list_projects(
+    services: Services,
+    caller: Caller,
+    *,
+    like: Annotated[
+        str | None,
+        Field(description="Only the project that this name nearly names; none if something is known under the name."),
+    ] = None,
+) -> ProjectList:
     """List the projects that are registered, and the other namespaces that hold something."""
-    return await services.projects.list(caller)
+    return await services.projects.list(caller, like)
 
 
 @operation(

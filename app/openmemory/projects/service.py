@@ -104,12 +104,19 @@ class Projects:
             await refuse_unreadable(tx, caller, Project, id_)
             await audit_log.record(tx, caller, AuditAction.PROJECT_REGISTER, [id_])
 
-    async def list(self, caller: Caller) -> ProjectList:
-        """The projects that are registered, and the other namespaces in which the caller may read something."""
+    async def list(self, caller: Caller, like: str | None = None) -> ProjectList:
+        """The projects that are registered, and the other namespaces in which the caller may read something.
+
+        `like`: a name; if the caller may read nothing under it, only the project that it nearly names, otherwise none.
+
+        Raises:
+            Invalid: the name is invalid.
+        """
         caller.may_read()
         await self._rates.search(caller)
+        near = None if like is None else await self.near(caller, like, "like")
         async with self._database.transaction() as tx:
-            found = await _projects(tx, caller)
+            found = [] if like is not None and near is None else await _projects(tx, caller, near)
             await audit_log.record(tx, caller, AuditAction.PROJECT_LIST, detail={"projects": len(found)})
         return ProjectList(found)
 
