@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.dedup.comparison import _DONE
+from openmemory.dedup.comparison import _DONE, MemoryComparison
 from openmemory.dedup.replacement import Verdict, verdict_of
 from openmemory.identity.caller import Caller
 from openmemory.index.port import IndexUnavailable
@@ -63,6 +63,21 @@ async def test_delivery_stores_what_a_memory_replaces(services: Services, app_ca
     new = await remembered(services, app_caller, NEW)
     assert await pairs(services, app_caller) == {(new, old): Verdict.REPLACES}
     assert await waiting(services, app_caller) == 0
+
+
+async def test_pairs_that_other_weights_judged_are_judged_again(services: Services, app_caller: Caller):
+    await remembered(services, app_caller, OLD)
+    await remembered(services, app_caller, NEW)
+    before = await pairs(services, app_caller)
+    async with services.database.transaction() as tx:
+        await tx.execute(text("UPDATE near_memories SET probability = 0.5"))
+        await tx.execute(text("UPDATE installation SET judged_by = 'other weights'"))
+    # A process looks once, after its start.
+    async with asyncio.timeout(60):
+        while await pairs(services, app_caller) != before:
+            await MemoryComparison(services.database, services.spaces).run()
+    await compared(services, app_caller)
+    assert await MemoryComparison(services.database, services.spaces).run() == 0
 
 
 async def test_the_time_when_it_was_said_decides_which_is_newer(services: Services, app_caller: Caller):

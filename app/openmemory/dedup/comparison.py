@@ -19,6 +19,7 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
 from openmemory.dedup.replacement import LONGEST, Verdict, judge
+from openmemory.dedup.replacement_weights import digest
 from openmemory.embeddings.chance import USUAL, ChanceCosine
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.index.port import Filter, Hit, IndexUnavailable
@@ -45,6 +46,7 @@ class MemoryComparison:
     def __init__(self, database: Database, spaces: Spaces) -> None:
         self._database = database
         self._spaces = spaces
+        self._judges_alike = False
 
     async def delivered(self, space: Space, ids: Sequence[UUID]) -> None:
         """Compares memories whose vectors were just written. What fails is left to the job."""
@@ -62,6 +64,7 @@ class MemoryComparison:
         done = 0
         try:
             async with alone(self._database, LOCK):
+                await self._judge_again()
                 while (space := await self._idle()) is not None and (some := await self._compare(space)):
                     done += some
         except SyncRunning:  # another replica runs it
@@ -69,6 +72,16 @@ class MemoryComparison:
         except (EmbedderUnavailable, IndexUnavailable) as error:
             log.debug("compared later: %s", error)
         return done
+
+    async def _judge_again(self) -> None:
+        """Lets all memories wait, if those of this installation were compared by other weights. Looks once in a
+        process, so that processes of two versions do not take turns."""
+        if self._judges_alike:
+            return
+        async with self._database.transaction() as tx:
+            if (await tx.execute(_JUDGED_BY, {"digest": digest()})).rowcount:
+                await tx.execute(_ALL_WAIT)
+        self._judges_alike = True
 
     async def _idle(self) -> Space | None:
         """The serving space, if it has no other work now."""
@@ -161,6 +174,14 @@ def _judged(pairs: Sequence[NearPair]) -> list[tuple[Any, Any, float, float]]:
             found[newer.id, older.id] = newer, older, nearness, judgement.probability
     return [found[key] for key in sorted(found)]
 
+
+_JUDGED_BY = text("UPDATE installation SET judged_by = :digest WHERE judged_by IS DISTINCT FROM :digest")
+_ALL_WAIT = text(
+    """
+    INSERT INTO pending_comparisons (memory_id) SELECT m.id FROM memories AS m WHERE m.state = 'active' ORDER BY m.id
+    ON CONFLICT (memory_id) DO UPDATE SET version = DEFAULT
+    """
+)
 
 # A flagged text must not come before what it contradicts. `said_at`: when the memory got its present text.
 _COLUMNS = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 USUAL_NEARNESS = 1.75
 """Stands for a nearness that is not known."""
 
@@ -47,3 +49,9 @@ WEIGHTS = {
     "longer": 1.37,
 }
 """The weights of the features."""
+
+
+def digest() -> str:
+    """The digest of these weights. Pairs that were judged by weights with another one are judged again."""
+    weights = (USUAL_NEARNESS, UNSURE_FROM, REPLACES_FROM, BIAS, sorted(WEIGHTS.items()))
+    return hashlib.sha256(repr(weights).encode()).hexdigest()

@@ -170,7 +170,7 @@ class Installation(Base):
     """The single row that says which installation this database is (`index.ownership`). Archives do not carry it.
 
     `collection`: the name that it took because another installation has the default one. `moved_from`: where else its
-    collections may say that this database is.
+    collections may say that this database is. `judged_by`: the digest of the weights by which memories were compared.
     """
 
     __tablename__ = "installation"
@@ -181,6 +181,7 @@ class Installation(Base):
     collection: Mapped[str | None]
     moved_from: Mapped[list[str]] = mapped_column(ARRAY(String), server_default=text("'{}'"))
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    judged_by: Mapped[str | None]
 
 
 class IndexBeat(Base):
