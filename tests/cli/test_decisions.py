@@ -1,4 +1,4 @@
-"""`openmemory conflicts`, `duplicates`, `undo` and `activity`."""
+"""`openmemory conflicts`, `duplicates`, `review`, `undo` and `activity`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,28 @@ def test_the_user_decides_and_undoes_in_a_terminal(om: Run, user: str) -> None:
     assert run("list").split("\t")[-1] == "port=2|host=db"
     assert run("activity", "list").splitlines()[-1].split("\t")[1] == "memory.add"
     assert run("activity", "days").split("\t")[1:3] == ["openmemory", "2"]
+
+
+def test_what_may_be_replaced_is_reviewed_and_undone(om: Run, user: str) -> None:
+    def run(*arguments: str, code: int = 0) -> str:
+        told = om("review", *arguments, "--user", user)
+        assert told.returncode == code, told.stderr
+        return told.stdout.strip() if code == 0 else told.stderr.strip()
+
+    assert run() == "# Nothing is to be decided."
+    older, newer = (
+        json.loads(om("add", said, "--json", "--user", user).stdout)["id"]
+        for said in ("I live in Hamburg.", "I moved to Leipzig last week.")
+    )
+    rows = [line.split("\t") for line in run().splitlines()]
+    assert [(row[0], row[2]) for row in rows] == [(newer, "replaces"), (older, "")]
+    assert "OLDER: must be given" in run(newer, code=2)
+    assert "--replace: or --keep-both" in run(newer, older, code=2)
+    said, undo = run(newer, older, "--replace").splitlines()
+    assert "supersed" in said.lower() or "replace" in said.lower()
+    assert run() == "# Nothing is to be decided."
+    assert om(*undo.split("`")[1].removeprefix("openmemory ").split(), "--user", user).returncode == 0
+    assert len(run().splitlines()) == 2
 
 
 def test_many_memories_are_changed_and_earlier_times_shown(om: Run, user: str) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import User
-from openmemory.cli.output import CommandAnswer, Table, local_time, plain
+from openmemory.cli.output import CommandAnswer, Table, decided, local_time, plain
 from openmemory.errors import Invalid
 
 
@@ -39,7 +39,7 @@ async def review(
         raise Invalid("--replace", "or --keep-both or --different must be given")
     body = {"user_id": user, "newer": newer, "older": older, "decision": chosen[0]}
     answer = await client.call("POST", "/api/v1/replacements", body=body)
-    return CommandAnswer(answer, f"{answer['message']}.")
+    return decided(answer, {})
 
 
 async def _listed(client: Client, user: str | None, page: int) -> CommandAnswer:
