@@ -78,6 +78,7 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
         "add": add, "search": search, "list": list_, "get": get, "update": update, "delete": delete,
         "restore": restore, "archive": archive, "pause": pause, "history": history, "related": related,
         "review": review,
+        "supersede": Later("Archive a memory in whose place another one is true from now on.", group=False),
         "conflicts": Later("List the facts that disagree, and decide which one holds."),
         "duplicates": Later("List memories that say nearly the same, and keep one or both."),
         "change": Later("Change many memories at once.", group=False),

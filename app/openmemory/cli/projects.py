@@ -1,4 +1,5 @@
-"""`openmemory projects`: registers, lists, shows, trusts, checks, moves and deletes projects, which are namespaces."""
+"""`openmemory projects`: registers, lists, shows, trusts, checks, moves and deletes projects, which are namespaces, and
+lists the commits that their memories belong to."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from openmemory.cli.operations import add
 from openmemory.cli.options import App, Namespace, User
 from openmemory.cli.output import CommandAnswer, Table, confirm, plain
 from openmemory.cli.trust import trust
+from openmemory.errors import Invalid
+from openmemory.operations.anchors import list_anchors
 from openmemory.operations.projects import PATH, list_projects, project_status
 
 projects = typer.Typer(no_args_is_help=True)
@@ -58,6 +61,25 @@ def _status(found: Any, _: dict[str, Any]) -> CommandAnswer:
 
 add(projects, list_projects, _listed)
 add(projects, project_status, _status)
+
+
+@projects.command()
+@connected
+async def anchors(client: Client, *, user: User = None, app: App = None, namespace: Namespace = None) -> CommandAnswer:
+    """List the commits that memories of the project of this folder belong to.
+
+    Context packs leave out the memories of commits that are not in the history of the one that is checked out.
+    """
+    where = scope.here(namespace)
+    head = await compare_commits(client, user=user, app=app, namespace=where)
+    if head is None:
+        raise Invalid("--namespace", "must be the project of this folder, which is a Git repository with a commit")
+    asked = {"user_id": user, "app": app, "namespace": where, "head": head}
+    found = await client.call("GET", list_anchors.path, params=asked)
+    said = {None: "not compared", True: "in the history", False: "not in the history"}
+    rows = [(one["commit"], one["items"], said[one["reachable"]]) for one in found["anchors"]]
+    notes = [] if rows else ["No memory of this project belongs to a commit."]
+    return CommandAnswer(found, Table(["commit", "items", "checkout"], rows, wide="commit"), notes=notes)
 
 
 @projects.command()

@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from openmemory.operations.description import MemoryReference, Speaker, operation
+from openmemory.operations.parameters import Message
 from openmemory.projects.schemas import Linked, LinkList, LinkRemoved
 
 if TYPE_CHECKING:
@@ -56,3 +57,26 @@ async def unlink_memories(
     """Remove a link."""
     await services.links.unlink(caller, from_id, rel, to_id)
     return LinkRemoved()
+
+
+@operation(
+    "POST", "/api/v1/memories/actions/supersede", command="supersede", tag="memories", speaker=Speaker.READER,
+    errors=(403, 404, 409), body="SupersedeBody", example={
+        "memory_id": "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e", "by": "0b6b1f5e-1c7d-4c39-8a51-7d0f4a2e9c11",
+        "user_id": "alice",
+    },
+)  # fmt: skip
+async def supersede_memory(
+    services: Services,
+    caller: Caller,
+    *,
+    memory_id: Annotated[
+        UUID,
+        MemoryReference(),
+        Field(description="The memory that no longer holds: its id, or its first characters."),
+    ],
+    by: Annotated[UUID, MemoryReference(), Field(description="The memory that is true in its place, likewise.")],
+) -> Message:
+    """Archive a memory in whose place another one is true from now on. `superseded_by` of the first names it."""
+    await services.links.supersede(caller, memory_id, by)
+    return Message(message="Successfully superseded 1 memory")

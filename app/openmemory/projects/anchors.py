@@ -28,14 +28,11 @@ from openmemory.memories import validation
 from openmemory.memories.models import ACTIVE, IS_ACTIVE, Memory
 from openmemory.projects import registrations
 from openmemory.projects.models import Anchor
-from openmemory.projects.schemas import AnchorList, AnchorReport, CommitAnchor
+from openmemory.projects.schemas import MAX_COMMITS, AnchorList, AnchorReport, CommitAnchor
 from openmemory.sources.models import Passage
 
 COMMIT = "commit"
 """The field of the metadata of a memory or message that names its commit."""
-
-MAX_COMMITS = 5_000
-"""The number of commits that a list shows and a report may hold."""
 
 _HEADS = 8
 """The checkouts of a project that are remembered, the last ones."""

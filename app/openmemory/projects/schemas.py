@@ -315,6 +315,10 @@ class ProjectMoved:
     files: Annotated[int, Field(description="Files that both had, of which the ones that were read later stay.")]
 
 
+MAX_COMMITS = 5_000
+"""The number of commits that a list shows and a report may hold."""
+
+
 @dataclass(slots=True)
 class CommitAnchor:
     """A commit that memories and messages belong to."""

@@ -21,7 +21,6 @@ from openmemory.services import Services
 router = Router("/api/v1/memories/actions", "memories")
 
 _ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
-_OTHER = "0b6b1f5e-1c7d-4c39-8a51-7d0f4a2e9c11"
 _SOME = {"one": {"value": {"memory_ids": [_ID], "user_id": "alice"}}}
 
 
@@ -107,32 +106,6 @@ async def _pause(services: Services, caller: Caller, which: PauseBody) -> str:
         await memories.change_state_where(caller, query, target)
         return f"Successfully paused memories in {len(which.category_ids)} categories"
     raise HTTPException(400, "Invalid pause request parameters")
-
-
-class SupersedeBody(BaseModel):
-    """A memory, and the one that is true in its place."""
-
-    memory_id: GivenId
-    by: GivenId
-    user_id: BodyUser = None
-    app: str | None = Field(default=None, description="Ask as this app of the user, with its rules.")
-
-
-@router.post("/supersede", responses=documented(403, 404, 409))
-async def supersede_memory(
-    services: TheServices,
-    asking: TheAsking,
-    which: Annotated[
-        SupersedeBody,
-        Body(openapi_examples={"one": {"value": {"memory_id": _ID, "by": _OTHER, "user_id": "alice"}}}),
-    ],
-) -> Message:
-    """Archives a memory in whose place another one is true from now on. `superseded_by` of the first names it."""
-    caller = await asking.as_owner_or_app(which.user_id, which.app)
-    [old] = await services.short_ids.resolved(caller, [which.memory_id], "memory_id")
-    [new] = await services.short_ids.resolved(caller, [which.by], "by")
-    await services.links.supersede(caller, old, new)
-    return Message(message="Successfully superseded 1 memory")
 
 
 class RestoreBody(BaseModel):

@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 from openmemory.operations import (
     activity,
+    anchors,
     apps,
     audit,
     bulk,
@@ -33,7 +34,6 @@ from openmemory.operations import (
 from openmemory.operations.description import operations_of
 from openmemory.rest import (
     actions,
-    anchors,
     backup,
     batch,
     brief,
@@ -58,8 +58,8 @@ from openmemory.rest.errors import add_error_handlers
 
 _MODULES = (
     captures, threads, sessions, sources, files, documents,
-    projects, state, values, links, tidying, bulk, timeline, activity, grants, policies, categories, keys, audit, apps,
-    slack,
+    projects, state, values, links, anchors, tidying, bulk, timeline, activity, grants, policies, categories, keys,
+    audit, apps, slack,
 )  # fmt: skip
 OPERATIONS = [one for module in _MODULES for one in operations_of(module)]
 """The operations that are described once for all doors."""
@@ -71,7 +71,6 @@ ROUTERS = (
     memories.router,
     actions.router,
     described.router(OPERATIONS),
-    anchors.router,
     bundles.router,
     context.router,
     originals.router,
