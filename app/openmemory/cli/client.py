@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from openmemory.cli import scope
 from openmemory.cli.options import ConfigFile, DataDir, Json, Url, load_settings
 from openmemory.cli.output import CommandAnswer, note, plain
-from openmemory.cli.project import PERSON
 from openmemory.errors import (
     BatchRefused,
     ConflictError,
@@ -27,6 +26,7 @@ from openmemory.errors import (
     Unauthenticated,
     Unavailable,
 )
+from openmemory.identity.names import PERSON
 from openmemory.serialization.surrogates import replace_in
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from openmemory.cli import project, scope
+from openmemory.cli import scope
 from openmemory.cli.client import Client, connected
 from openmemory.cli.git import Checkout
 from openmemory.cli.options import App, Namespace, User, words
 from openmemory.cli.output import CommandAnswer, Table, plain, plain_lines
+from openmemory.identity.names import PERSON
 
 _ANCHORS = "/api/v1/anchors"
 
@@ -54,7 +55,7 @@ async def context(
     The namespace is that of the folder, if none is given. In a Git repository, memories of commits that are not in the
     history of HEAD are left out.
     """
-    [where, *_] = scope.read(namespace) or [project.PERSON]
+    [where, *_] = scope.read(namespace) or [PERSON]
     head = await compare_commits(client, user=user, app=app, namespace=where)
     body: dict[str, Any] = {
         "user_id": user, "app": app, "namespace": where, "query": words(query), "about": about,

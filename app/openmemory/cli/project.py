@@ -18,9 +18,6 @@ LONGEST = 256
 MIXED = frozenset(("Desktop", "Documents", "Downloads", "Music", "Pictures", "Public", "Templates", "Videos"))
 """Folders of a home that systems make for files of every kind. Without Git, such a folder is no project."""
 
-PERSON = "default"
-"""The namespace of the person: what is of no project."""
-
 UNCONFIRMED = (
     f"A file {NAMESPACE_FILE} in this folder names another project. It comes with the files, so it is not used before"
     " the user confirms it: `openmemory projects trust`, in a terminal in this folder, shows the name and asks."

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from openmemory.cli import project
-from openmemory.identity.names import is_path
+from openmemory.identity.names import PERSON, is_path
 
 _options_named: list[str] = []
 
@@ -35,7 +34,7 @@ def of_folder(folder: str = ".") -> str | None:
 
 def here(namespace: str | None, folder: str = ".") -> str:
     """The project that an option names, or that of the folder, or the namespace of the person."""
-    return _named(namespace) if namespace else of_folder(folder) or project.PERSON
+    return _named(namespace) if namespace else of_folder(folder) or PERSON
 
 
 def written(namespace: str | None, about: str | None = None) -> str:
@@ -51,11 +50,11 @@ def written(namespace: str | None, about: str | None = None) -> str:
     if about == "person":
         if namespace:
             raise Invalid("--about", "must not be person where --namespace names a project")
-        return project.PERSON
+        return PERSON
     if namespace:
         return _named(namespace)
     if (found := of_folder()) is None:
-        return project.PERSON
+        return PERSON
     _show(f"Project of this folder: {found}.")
     return found
 
@@ -74,7 +73,7 @@ def read(namespace: str | None, *, all_projects: bool | None = None) -> list[str
         return None
     more = "" if all_projects is None else " --all-projects reads all."
     _show(f"Project of this folder: {found}, with what is of no project.{more}")
-    return [found, project.PERSON]
+    return [found, PERSON]
 
 
 def selected(namespaces: Sequence[str] | None, *, all_projects: bool) -> list[str] | None:
@@ -115,7 +114,7 @@ def _named(namespace: str) -> str:
     folder = Path(namespace).expanduser()
     if not folder.is_dir():
         raise Invalid("--namespace", f"must be a project or a folder, and there is no folder {namespace!r}")
-    return of_folder(str(folder)) or project.PERSON
+    return of_folder(str(folder)) or PERSON
 
 
 @cache

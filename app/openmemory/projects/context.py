@@ -16,6 +16,7 @@ from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, Relation
 from openmemory.dedup.sameness import item, sameness
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
+from openmemory.identity.names import PERSON
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
 from openmemory.memories.schemas import MemoryRecord
@@ -27,7 +28,6 @@ from openmemory.projects.pack_schemas import ContextPack
 from openmemory.projects.packing import pack
 from openmemory.projects.states import ProjectStates
 from openmemory.projects.usage import ReadCounts
-from openmemory.search.overview import GENERAL
 from openmemory.search.schemas import PassageResult, SearchQuery, SearchResult
 from openmemory.search.service import Search
 
@@ -131,7 +131,7 @@ class ContextPacks:
             raise Invalid("query", "must be a question, or `about` must name a memory")
         # The log keeps the question for those who reach all of these. It may be the text of the memory.
         own = () if about is None or asked.query else (about.namespace,)
-        namespaces = tuple(dict.fromkeys((asked.namespace, GENERAL, *own)))
+        namespaces = tuple(dict.fromkeys((asked.namespace, PERSON, *own)))
         most, evidence = map(self._search.at_most, _limits(asked.budget))
         wanted = SearchQuery(question, limit=most, namespaces=namespaces)
         (found, passages), state, (standing, near) = await asyncio.gather(

@@ -16,10 +16,10 @@ from pydantic import BaseModel, Field
 from openmemory.content_policy.injection import LABEL, instructs
 from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
+from openmemory.identity.names import PERSON
 from openmemory.memories import validation
 from openmemory.memories.listing import pages
 from openmemory.memories.schemas import MemoryQuery
-from openmemory.search.overview import GENERAL
 from openmemory.search.schemas import SearchQuery, SearchResult
 from openmemory.search.service import Search
 from openmemory.serialization.zones import day_shown
@@ -87,7 +87,7 @@ class Briefs:
         """
         caller.may_read()
         validation.between(asked.budget, "budget", MIN_BUDGET, MAX_BUDGET)
-        namespaces = tuple(dict.fromkeys(name for name in (asked.namespace, GENERAL) if name is not None))
+        namespaces = tuple(dict.fromkeys(name for name in (asked.namespace, PERSON) if name is not None))
         if asked.prompt is None:
             reads = [self._telling(caller, asked, name) for name in namespaces]
         else:

@@ -19,6 +19,7 @@ from openmemory.content_policy import secrets
 from openmemory.content_policy.injection import LABEL
 from openmemory.database.compiled import CompiledStatement
 from openmemory.identity.caller import Caller, Default
+from openmemory.identity.names import PERSON
 from openmemory.memories.models import Category, Memory, MemoryCategory
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.search.as_of import as_of_state, findable
@@ -35,9 +36,6 @@ from openmemory.search.schemas import Method, SearchAnswer
 CANDIDATES = 200
 """The number of newest memories, of most important ones, and of those about a person by their categories, that are
 compared. At least twice the number of results."""
-
-GENERAL = "default"
-"""The namespace of memories without a project."""
 
 IMPORTANCE_WEIGHT = 0.5
 """The weight of importance in the worth of a memory, beside what it tells about a person (0 to 1)."""
@@ -83,17 +81,17 @@ class Telling(NamedTuple):
     lexemes: frozenset[str]
     flagged: bool = False
     text: str = ""
-    namespace: str = GENERAL
+    namespace: str = PERSON
 
     @property
     def told(self) -> Told | None:
         """The side of the person that it is about, if any."""
-        return told(self.text, self.groups, project=self.namespace != GENERAL)
+        return told(self.text, self.groups, project=self.namespace != PERSON)
 
     @property
     def subjects(self) -> frozenset[str]:
         """The project that it is about: its namespace, or its categories."""
-        return self.groups if self.namespace == GENERAL else frozenset({f"namespace {self.namespace}"})
+        return self.groups if self.namespace == PERSON else frozenset({f"namespace {self.namespace}"})
 
 
 class OverviewScope(NamedTuple):
