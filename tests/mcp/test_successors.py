@@ -199,6 +199,32 @@ async def test_files_of_devmemory(devmemory: Tools, services: Services) -> None:
     assert "Sends parcels." in found["results"][0]["summary"]
 
 
+async def test_a_file_of_devmemory_needs_only_its_path(devmemory: Tools, services: Services) -> None:
+    indexed = await devmemory("file_index", project_id="shop", file_path="./src/parcel.py")
+    assert text_of(indexed) == "Indexed: src/parcel.py"
+    await services.outbox_delivery.drain()
+    [found] = json_of(await devmemory("file_search", project_id="shop", query="parcel"))["results"]
+    assert (found["file_path"], found["summary"]) == ("src/parcel.py", "src/parcel.py")
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "words"),
+    [
+        ("file_index", {"file_path": ""}, "file_path: must have 1 to"),
+        ("file_index", {"file_path": "../parcel.py", "summary": "Parcels."}, "file_path: must be relative"),
+        ("file_index", {"file_path": "a.py", "summary": "a\x00b"}, "summary: must not contain the NUL character"),
+        ("session_create", {"session_num": "-1", "title": "t"}, "session_num: must be from 0 to"),
+        ("session_create", {"session_num": "1", "title": ""}, "title: must not be empty"),
+        ("session_get", {"session_num": "-1"}, "session_num: must be from 0 to"),
+        ("session_get", {"session_num": "99999999999"}, "session_num: must be from 0 to"),
+    ],
+)
+async def test_errors_of_devmemory_name_the_argument(
+    devmemory: Tools, tool: str, given: dict[str, Any], words: str
+) -> None:
+    assert f": {words}" in error_of(await devmemory(tool, project_id="shop", **given))
+
+
 async def test_notes_of_mempack(mempack: Tools) -> None:
     place = {"repo": "shop", "workspace": "web"}
     given = {"title": "Zoe chose the delays.", "summary": "They double.", "tags": "retry", "entities": ["Zoe"]}

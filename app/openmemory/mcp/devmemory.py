@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from openmemory.errors import Invalid
 from openmemory.mcp.tool import Answer
 from openmemory.search.schemas import Method
+
+
+@contextmanager
+def named(**arguments: str) -> Iterator[None]:
+    """Gives an error about a field the name of the argument that holds it: `with named(number="session_num"):`."""
+    try:
+        yield
+    except Invalid as error:
+        if (argument := arguments.get(error.field)) is None:
+            raise
+        problem = error.message.removeprefix(f"{error.field}: ")
+        raise Invalid(argument, problem, code=error.code, hint=error.hint) from None
 
 
 def found_by(method: Method, query: str, results: list[dict[str, Any]]) -> dict[str, Any]:

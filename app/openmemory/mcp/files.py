@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from openmemory.errors import BatchRefused, Invalid
 from openmemory.identity.caller import Caller
 from openmemory.mcp.compact import block, brackets, inline
-from openmemory.mcp.devmemory import found_by
+from openmemory.mcp.devmemory import found_by, named
 from openmemory.mcp.tool import Answer, Arguments, Id, Items, JsonObject, Time, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import Method, PassageResult, SearchQuery
@@ -86,19 +86,19 @@ async def _find(services: Services, call: ToolCall[FilesArguments]) -> Answer:
 
 async def _index(services: Services, call: ToolCall[IndexArguments]) -> Answer:
     given = call.arguments
-    named = given.symbols if isinstance(given.symbols, list) else [given.symbols]
-    symbols = [one if isinstance(one, str) else exact_json.dumps(one).decode() for one in named]
+    path = given.file_path.removeprefix("./")
+    defined = given.symbols if isinstance(given.symbols, list) else [given.symbols] if given.symbols else []
+    symbols = [one if isinstance(one, str) else exact_json.dumps(one).decode() for one in defined]
     parts = [given.summary or "", f"Type: {given.file_type}" if given.file_type else "", ", ".join(symbols)]
-    text = "\n\n".join(part for part in parts if part)
-    if not text:
-        raise Invalid("summary", "must say what the file is about, or symbols must name what it defines")
-    try:
-        [stored] = await services.files.store(call.caller, given.project_id, [NewFile(given.file_path, text)])
-    except BatchRefused as error:
-        raise error.refused[0] from None
-    if isinstance(stored, Invalid):
-        raise stored
-    said = f"Indexed: {inline(given.file_path)}"
+    text = "\n\n".join(part for part in parts if part) or path  # its words are found
+    with named(path="file_path", text="summary"):
+        try:
+            [stored] = await services.files.store(call.caller, given.project_id, [NewFile(path, text)])
+        except BatchRefused as error:
+            raise error.refused[0] from None
+        if isinstance(stored, Invalid):
+            raise stored
+    said = f"Indexed: {inline(stored.path)}"
     notes = [f"{', '.join(stored.redacted)} redacted."] if stored.redacted else []
     note = " ".join([*notes, *([stored.note] if stored.note else [])]) or None
     return Answer([said], {"file_path": stored.path, "event": stored.event.value}, note, said)

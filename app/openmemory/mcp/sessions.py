@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from openmemory.errors import NotFound
 from openmemory.mcp.compact import block, brackets, further, inline, listing
-from openmemory.mcp.devmemory import found_by, not_found
+from openmemory.mcp.devmemory import found_by, named, not_found
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall, absent
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search.schemas import SearchQuery
@@ -79,7 +79,8 @@ class FoundInSession(BaseModel):
 async def _create(services: Services, call: ToolCall[CreateArguments]) -> Answer:
     given = call.arguments
     new = NewSession(given.session_num, given.title, given.summary or "", given.content or "", given.project_id)
-    saved = await services.sessions.save(call.caller, new)
+    with named(number="session_num"):
+        saved = await services.sessions.save(call.caller, new)
     done = {"ADD": "created", "UPDATE": "updated", "NONE": "is unchanged"}[saved.event.value]
     data = {"id": str(saved.id), "session_num": saved.number, "event": saved.event.value}
     data |= {"redacted": saved.redacted} if saved.redacted else {}
@@ -93,7 +94,8 @@ async def _create(services: Services, call: ToolCall[CreateArguments]) -> Answer
 async def _get(services: Services, call: ToolCall[GetArguments]) -> Answer:
     given = call.arguments
     try:
-        found = await services.sessions.read(call.caller, given.session_num, namespaces=(given.project_id,))
+        with named(number="session_num"):
+            found = await services.sessions.read(call.caller, given.session_num, namespaces=(given.project_id,))
     except NotFound:
         return not_found(f"There is no session {given.session_num} that you may read.")
     untrusted = Untrusted(services.settings.capture.injection)
