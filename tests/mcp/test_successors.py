@@ -6,14 +6,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from mcp import Client
 from mcp_types import CallToolResult
+from sqlalchemy import update
 
+from openmemory.projects.models import ReadUsage
 from openmemory.projects.schemas import NewValue
 from openmemory.services import Services
+from openmemory.sources.schemas import NewFile, NewSession
 
 Tools = Callable[..., Awaitable[CallToolResult]]
 
@@ -253,6 +257,56 @@ async def test_notes_of_mempack(mempack: Tools) -> None:
     assert "cycle" in error_of(await mempack("mem_link_memories", **back))
     own = {"from_id": other["id"], "to_id": other["id"], "rel": "explains"}
     assert "another memory" in error_of(await mempack("mem_link_memories", **own))
+
+
+async def test_a_note_of_mempack_has_a_title_of_one_line(mempack: Tools) -> None:
+    added = json_of(
+        await mempack("mem_add_memory", title=" The port\nof the database ", summary="is 5432.", repo="shop")
+    )
+    assert added["title"] == "The port of the database"
+    changed = json_of(await mempack("mem_update_memory", id=added["id"], title="The port\nof Redis"))
+    assert (changed["title"], changed["summary"]) == ("The port of Redis", "is 5432.")
+    blank = "title: must not be empty or blank"
+    assert blank in error_of(await mempack("mem_add_memory", title="", summary="It is 5432.", repo="shop"))
+    assert blank in error_of(await mempack("mem_update_memory", id=added["id"], title="  "))
+    long = "title and summary: has 17,002 characters"
+    assert long in error_of(await mempack("mem_add_memory", title="x", summary="y" * 17_000, repo="shop"))
+    assert "title and summary: has" in error_of(
+        await mempack("mem_update_memory", id=added["id"], summary="y" * 17_000)
+    )
+
+
+async def test_threads_and_chunks_of_mempack(mempack: Tools, services: Services, new_user: str) -> None:
+    caller = await services.directory.caller(new_user, "agent")
+    text = "# Ports\nThe port of the database is 5432."
+    await services.files.store(caller, "shop", [NewFile("docs/ports.md", text)])
+    await services.sessions.save(caller, NewSession(3, "Ports", namespace="shop"))
+    await services.outbox_delivery.drain()
+    begun = (await mempack("mem_get_initial_context", repo="shop")).structured_content
+    assert begun is not None
+    assert begun["recent_threads"] == ["session-3"]
+    pack = json_of(await mempack("mem_get_context", query="port of the database", repo="shop"))
+    [chunk] = [one for one in pack["top_chunks"] if one["locator"].startswith("docs/")]
+    assert (chunk["artifact_id"], chunk["locator"], chunk["text"]) == ("docs/ports.md", "docs/ports.md:1-2", text)
+    [source] = chunk["sources"]
+    assert source.keys() == {"chunk_id", "artifact_id", "thread_id", "locator", "created_at"}
+    assert source["chunk_id"] == chunk["chunk_id"]
+
+
+async def test_usage_of_mempack_counts_a_year(mempack: Tools, services: Services, new_user: str) -> None:
+    await mempack("mem_get_context", query="anything", repo="shop")
+    assert json_of(await mempack("mem_usage", repo="shop"))["repo"]["request_count"] == 1
+    caller = await services.directory.caller(new_user, "agent")
+    async with services.database.transaction() as tx:
+        long_ago = datetime.now(UTC).date() - timedelta(days=300)
+        await tx.execute(update(ReadUsage).where(ReadUsage.user_id == caller.user_id).values(day=long_ago))
+    assert json_of(await mempack("mem_usage", repo="shop"))["repo"]["request_count"] == 1
+    assert json_of(await mempack("mem_usage", me=True))["overall"]["request_count"] == 1
+
+
+@pytest.mark.parametrize("tool", ["mem_get_context", "mem_explain"])
+async def test_a_pack_of_mempack_needs_a_question(mempack: Tools, tool: str) -> None:
+    assert error_of(await mempack(tool, query=" ")).endswith(": query: must not be empty or blank")
 
 
 async def test_context_of_mempack(mempack: Tools, services: Services) -> None:

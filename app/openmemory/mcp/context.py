@@ -5,6 +5,7 @@ Their names, arguments and JSON answers are those of Mempack. A repository is a 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 from mcp_types import ToolAnnotations
@@ -16,9 +17,10 @@ from openmemory.mcp.identity import Offer
 from openmemory.mcp.tool import Answer, Arguments, JsonObject, Tool, ToolCall
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.projects.context import BUDGET, ContextQuery
-from openmemory.projects.pack_schemas import ConflictSide, ContextPack, ItemEvidence
+from openmemory.projects.pack_schemas import ConflictSide, ContextPack, ItemEvidence, PackedPassage
 from openmemory.projects.schemas import NewCheckpoint, TokensGiven
 from openmemory.projects.states import summary
+from openmemory.projects.usage import MAX_DAYS
 from openmemory.search.brief import BriefQuery
 from openmemory.search.schemas import Method
 from openmemory.services import Services
@@ -50,21 +52,33 @@ class ProjectArguments(Arguments):
         return offer.head if self.repo in (None, offer.project.name) else None
 
 
+class QueryArguments(ProjectArguments):
+    query: str = Field(description="The task or question.")
+    budget: int = Field(BUDGET, description="Tokens.")
+
+    def asked(self) -> str:
+        """Returns the query.
+
+        Raises:
+            Invalid: it is blank.
+        """
+        if not self.query.strip():
+            raise Invalid("query", "must not be empty or blank")
+        return self.query
+
+
 class InitialArguments(ProjectArguments):
     pass
 
 
-class ContextArguments(ProjectArguments):
-    query: str = Field(description="The task or question.")
-    budget: int = Field(BUDGET, description="Tokens.")
+class ContextArguments(QueryArguments):
     cluster: bool = Field(True, description="Show memories that say the same once.")
     detail: Literal["full", "index"] = Field("full", description="index: a line of each item.")
     include_orphans: bool = Field(False, description="Memories of dropped commits too.")
 
 
-class ExplainArguments(ProjectArguments):
-    query: str
-    budget: int = BUDGET
+class ExplainArguments(QueryArguments):
+    pass
 
 
 class UsageArguments(ProjectArguments):
@@ -89,15 +103,13 @@ async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answ
     threads = await services.conversations.threads(call.caller, namespaces=(namespace,), size=_THREADS)
     passages = await services.sources.passages(call.caller, namespace)
     untrusted = Untrusted(services.settings.capture.injection)
-    recent = [
-        {"thread_id": untrusted.name(one.thread_id), "title": untrusted.name(one.title or "")} for one in threads.items
-    ]
+    recent = {untrusted.name(one.thread_id): untrusted.name(one.title or "") for one in threads.items}
     suggestion = "Call mem_get_context with your task." if brief.total or state else "Nothing is remembered here yet."
     lines = [brief.text] if brief.text else []
-    lines += [f"Thread {one['thread_id']}: {inline(one['title'])}".rstrip(": ") for one in recent]
+    lines += [f"Thread {inline(thread)}: {inline(title)}".rstrip(": ") for thread, title in recent.items()]
     data = {
         "repo_id": namespace, "workspace": call.arguments.workspace or "default", "has_state": state is not None,
-        "state_summary": lead, "recent_threads": recent, "memory_count": brief.total,
+        "state_summary": lead, "recent_threads": list(recent), "memory_count": brief.total,
         "chunk_count": passages, "suggestion": suggestion,
     }  # fmt: skip
     lines.append(suggestion)
@@ -108,7 +120,7 @@ async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answ
     given = call.arguments
     namespace = given.namespace(call.offer)
     query = ContextQuery(
-        given.query, namespace, given.budget, None, given.detail, given.cluster,
+        given.asked(), namespace, given.budget, None, given.detail, given.cluster,
         head=given.head(call.offer), orphans=given.include_orphans,
     )  # fmt: skip
     pack = await services.context.pack(call.caller, query)
@@ -151,10 +163,7 @@ def _packed(pack: ContextPack, given: ProjectArguments, offer: Offer) -> dict[st
             }
             for one in pack.memories
         ],
-        "top_chunks": [
-            {"chunk_id": str(one.id), "thread_id": one.thread_id or "", "locator": one.locator, "text": one.text}
-            for one in pack.passages
-        ],
+        "top_chunks": [_chunk(one) for one in pack.passages],
         "link_trail": links,
         "conflicts": [
             {"about": one.about, "newer": _side(one.newer), "older": _side(one.older)} for one in pack.conflicts
@@ -174,6 +183,15 @@ def _packed(pack: ContextPack, given: ProjectArguments, offer: Offer) -> dict[st
     }  # fmt: skip
 
 
+def _chunk(passage: PackedPassage) -> dict[str, Any]:
+    """A passage in the fields of Mempack. Passages are never merged, so each is its only source."""
+    place = {
+        "chunk_id": str(passage.id), "artifact_id": passage.source, "thread_id": passage.thread_id or "",
+        "locator": passage.locator,
+    }  # fmt: skip
+    return {**place, "text": passage.text, "sources": [{**place, "created_at": passage.created_at.isoformat()}]}
+
+
 def _side(side: ConflictSide) -> dict[str, Any]:
     return {"memory_id": str(side.memory_id or ""), "value": side.value or "", "at": side.at.isoformat()}
 
@@ -181,7 +199,7 @@ def _side(side: ConflictSide) -> dict[str, Any]:
 async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answer:
     given = call.arguments
     query = ContextQuery(
-        given.query, given.namespace(call.offer), given.budget, explain=True, head=given.head(call.offer)
+        given.asked(), given.namespace(call.offer), given.budget, explain=True, head=given.head(call.offer)
     )
     pack = await services.context.pack(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
@@ -221,15 +239,15 @@ async def _usage(services: Services, call: ToolCall[UsageArguments]) -> Answer:
     if given.me and given.repo:
         raise Invalid("me", "must be left out where repo is given")
     namespace = None if given.me else given.namespace(call.offer)
-    report = services.reads.report
-    overall = _totals((await report(call.caller)).total)
+    report = partial(services.reads.report, call.caller, days=MAX_DAYS)
+    overall = _totals((await report()).total)
     if namespace is None:
         data, shown = {"scope": "profile", "overall": overall}, overall
     else:
-        shown = _totals((await report(call.caller, namespace=namespace)).total)
+        shown = _totals((await report(namespace=namespace)).total)
         data = {"scope": "repo", "repo_id": namespace, "repo": shown, "overall": overall}
     lines = [
-        f"{shown['request_count']} packs in 30 days: {shown['used_total']:,} tokens given, {shown['saved_total']:,}"
+        f"{shown['request_count']} packs in a year: {shown['used_total']:,} tokens given, {shown['saved_total']:,}"
         f" saved against the full texts, {shown['dropped_total']:,} left out."
     ]
     return Answer(lines, data)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field
 
+from openmemory.errors import Invalid
 from openmemory.identity.names import PERSON
 from openmemory.mcp.compact import block, memory_line, unusual
 from openmemory.mcp.context import THREAD, ProjectArguments, stored_thread
@@ -67,9 +68,14 @@ class ShowArguments(Arguments):
     id: Reference
 
 
+_TEXT = "title and summary"
+"""The arguments that an error about the text of a note names."""
+
+
 async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
     given = call.arguments
-    text = note_text(given.title, given.summary)
+    title = _title(given.title)
+    text = note_text(title, given.summary)
     metadata = {name: found for name in ("tags", "entities") if (found := getattr(given, name))}
     head = given.head(call.offer)
     namespace = given.namespace(call.offer)
@@ -79,11 +85,11 @@ async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
     metadata |= {COMMIT: head} if head else {}
     thread = stored_thread(given.thread)
     new = MemoryCreate(text, namespace=namespace, thread_id=thread, kind="note", metadata=metadata)
-    row = await services.memories.add(call.caller, new)
+    row = await services.memories.add(call.caller, services.memories.intake.created(new, _TEXT))
     [short] = (await services.short_ids.shortened(call.caller, [row.id])).values()
     data = {
         "id": str(row.id), "thread_id": thread or THREAD, "thread_used": thread or THREAD,
-        "thread_defaulted": given.thread is None, "title": given.title,
+        "thread_defaulted": given.thread is None, "title": title,
         "anchor_commit": head or "", "created_at": row.created_at.isoformat(),
         "event": row.event.value,
     }  # fmt: skip
@@ -97,8 +103,9 @@ async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> An
         "tags": NamesUpdate(given.tags, given.tags_add, given.tags_remove),
         "entities": NamesUpdate(given.entities, given.entities_add, given.entities_remove),
     }
-    change = NoteUpdate(given.title, "" if given.summary == "-" else given.summary, names)
-    updated = await services.memories.update(call.caller, id_, change, field="title")
+    title = None if given.title is None else _title(given.title)
+    change = NoteUpdate(title, "" if given.summary == "-" else given.summary, names)
+    updated = await services.memories.update(call.caller, id_, change, field=_TEXT)
     memory = updated.memory
     title, summary = title_and_summary(memory.content)
     data = {
@@ -106,6 +113,18 @@ async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> An
         "operation_at": memory.updated_at.isoformat(), "event": updated.event.value,
     }  # fmt: skip
     return Answer([f"{updated.event.value} {given.id}"], data)
+
+
+def _title(given: str) -> str:
+    """Returns a title on one line.
+
+    Raises:
+        Invalid: it is blank.
+    """
+    title = " ".join(given.splitlines()).strip()
+    if not title:
+        raise Invalid("title", "must not be empty or blank")
+    return title
 
 
 async def _link(services: Services, call: ToolCall[LinkArguments]) -> Answer:

@@ -158,7 +158,10 @@ def passage_items(material: Material, dropped: list[DroppedItem], *, index: bool
         heading = f"[{short(one.id)}] {locator}" + (f" > {name_of(one.heading)}" if one.heading else "")
         text = heading if index else "\n".join([heading, *(f"  {line}" for line in shown.split("\n"))])
         truncated = not index and shown != one.content.strip("\n")
-        value = PackedPassage(one.id, locator, shown, one.score, one.kind, one.app_name, one.thread_id, truncated)
+        value = PackedPassage(
+            one.id, locator, shown, one.score, one.kind, one.app_name, one.thread_id, truncated,
+            name_of(one.path or one.thread_id or ""), one.created_at,
+        )  # fmt: skip
         items.append(
             Item(
                 PackedKind.PASSAGE, str(one.id), locator, text, full, rank, one.score, value, truncated,

@@ -65,6 +65,8 @@ class PackedPassage:
     app_name: str
     thread_id: Annotated[str | None, Field(exclude_if=is_none, description="The conversation that it is from.")]
     truncated: bool
+    source: Annotated[str, Field(description="The file, the document or the conversation, without the place in it.")]
+    created_at: datetime
 
 
 @dataclass(slots=True)
