@@ -256,15 +256,17 @@ async def test_pimemento_comes_with_kinds_reasons_and_expiry(
         assert migration.report.whole
     found = await memories(services, new_user)
     budget, tone = found["budget=500 | channel=search"], found["tone=formal"]
-    assert (budget["namespace"], budget["kind"], budget["app"]) == ("acme/seo", "decision", "ads-mcp")
+    assert (budget["namespace"], budget["kind"], budget["app"]) == ("acme", "decision", "ads-mcp")
     assert str(budget["id"]) == id_of(f"{new_user} budget")
     assert budget["categories"] == ["business_context"]
     assert budget["metadata"] == {
-        "kv": {"budget": "500"}, "reason": "The board said so", "merged_from": [id_of("older")],
+        "kv": {"budget": "500"}, "namespace": "seo", "user_id": "_anonymous", "reason": "The board said so",
+        "source_mcp": "ads-mcp", "merged_from": [id_of("older")],
     }  # fmt: skip
     assert budget["updated_at"].isoformat() == "2025-05-02T10:00:00+00:00"
     assert budget["expires_at"].year == 2099
-    assert (tone["namespace"], tone["kind"], tone["app"]) == ("acme/general", "insight", "pimemento")
+    assert (tone["namespace"], tone["kind"], tone["app"]) == ("acme", "insight", "pimemento")
+    assert tone["metadata"] == {"namespace": "general", "user_id": "_anonymous"}
     if form == "folder":
         assert tone["created_at"].isoformat() == "2025-01-01T08:00:00+00:00"
         assert (tone["expires_at"] - tone["created_at"]).days == 40_000

@@ -206,6 +206,16 @@ async def test_other_users_namespaces_and_clients_are_not_merged(say: Say, save:
     assert (await say("get_memory", client_id="acme")).startswith("Memory 'acme' (1):")
 
 
+async def test_the_same_words_of_another_user_or_namespace_are_refused(say: Say, save: Say) -> None:
+    await save("budget=50K", namespace="ads", user_id="alice")
+    kept = "Error: the same content is kept for namespace 'ads' and user 'alice' already. Add what differs."
+    assert await save("budget=50K", namespace="ads", user_id="bob") == kept
+    assert await save("budget=50K", namespace="seo", user_id="alice") == kept
+    assert (await save("budget=50K", namespace="ads", user_id="alice")).startswith("Updated (keys: budget).")
+    assert (await save("budget=50K | by=bob", namespace="ads", user_id="bob")).startswith("Saved.")
+    assert (await save("budget=50K", client_id="acme")).startswith("Saved.")
+
+
 async def test_the_same_in_other_words_is_merged(say: Say, save: Say, services: Services, new_user: str) -> None:
     await save("The user prefers short answers.", type="decision")
     await services.outbox_delivery.drain()

@@ -77,22 +77,20 @@ def _take(filling: Filling, entry: dict[str, Any], client: Any) -> None:
     expires = entry.get("expires_at")
     if not expires and isinstance(days, int | float) and days:
         expires = later(created, days=days)
-    user = named(entry.get("user_id"))
-    namespace = _namespace(named(client) or _DEFAULT_CLIENT, named(entry.get("namespace")) or _DEFAULT_NAMESPACE)
-    about = filled(reason=entry.get("reason"), merged_from=entry.get("merged_from"))
-    id_ = entry.get("id") or filling.id("memory", namespace, str(user), str(created), str(entry.get("content")))
+    user = named(entry.get("user_id")) or _NOBODY
+    client = named(client) or _DEFAULT_CLIENT
+    part = named(entry.get("namespace")) or _DEFAULT_NAMESPACE
+    # The fields that the tools of Pimemento look for.
+    about = {"namespace": part.lower(), "user_id": user} | filled(
+        reason=entry.get("reason"), source_mcp=named(entry.get("source_mcp")), merged_from=entry.get("merged_from")
+    )
+    id_ = entry.get("id") or filling.id("memory", client, part, user, str(created), str(entry.get("content")))
     row = {
-        "id": filling.known(id_), "content": entry.get("content"), "namespace": namespace,
+        "id": filling.known(id_), "content": entry.get("content"),
+        "namespace": "default" if client == _DEFAULT_CLIENT else client,
         "kind": named(entry.get("type")), "metadata": object_of(entry.get("metadata")) | about, "created_at": created,
         "updated_at": entry.get("updated_at") or created, "expires_at": expires or None,
     }  # fmt: skip
     category = named(entry.get("category"))
     owner = None if user == _NOBODY else user
     filling.memory(row, user=owner, app=entry.get("source_mcp"), categories=[category] if category else [])
-
-
-def _namespace(client: str, namespace: str) -> str:
-    """The namespace of a client's namespace: `client/namespace`, or for the default client the namespace alone."""
-    if client == _DEFAULT_CLIENT:
-        return "default" if namespace == _DEFAULT_NAMESPACE else namespace
-    return f"{client}/{namespace}"

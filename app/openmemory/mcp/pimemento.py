@@ -185,6 +185,10 @@ async def _save(services: Services, call: ToolCall[SaveMemoryArguments]) -> Answ
     checked = services.memories.intake.created(new, "content")
     row = await services.memories.add(call.caller, checked, policy=services.merging, explicit=True)
     untrusted = Untrusted(services.settings.capture.injection)
+    kept = {"namespace": _NAMESPACE, "user_id": _USER} | row.metadata_
+    if row.event is Event.NONE and any(kept[field] != own[field] for field in ("namespace", "user_id")):
+        part, user = (_value(str(kept[field])[:100], untrusted) for field in ("namespace", "user_id"))
+        raise _Refused(f"the same content is kept for namespace '{part}' and user '{user}' already. Add what differs.")
     merged = None if row.event is Event.ADD else _merged(row, content, ids, untrusted, call.caller.timezone)
     done = "Saved" if merged is None else f"Updated ({merged})"
     warned = "".join(f" ({one})" for one in warnings)
