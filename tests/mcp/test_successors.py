@@ -352,6 +352,7 @@ async def test_context_of_mempack(mempack: Tools, services: Services) -> None:
     prompt = text_of(await mempack("mem_get_context", query="which port?", format="prompt", **place))
     assert prompt.startswith("OpenMemory, project shop:")
     assert "budget" in error_of(await mempack("mem_get_context", query="which port?", budget=-1))
+    assert "prompt" in error_of(await mempack("mem_get_context", query="which port?", format="xml"))
 
     report = json_of(await mempack("mem_explain", query="which port?", **place))
     assert {one["kind"] for one in report["items"]} == {"state", "memory"}

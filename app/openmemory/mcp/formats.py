@@ -42,4 +42,4 @@ def answer_format(value: Any) -> AnswerFormat:
     try:
         return AnswerFormat(value)
     except ValueError:
-        raise Invalid("format", f"must be {' or '.join(AnswerFormat)}") from None
+        raise Invalid("format", f"must be {' or '.join(AnswerFormat)} (Mempack's prompt is compact)") from None

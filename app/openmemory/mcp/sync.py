@@ -13,6 +13,8 @@ from openmemory.services import Services
 
 class Statistics(BaseModel):
     total_memories: int
+    users_cleared: int = 0
+    """Those whose vectors were removed first: none, because only what differs is written."""
     memories_synced: int
     deleted: int
     embedded: int
