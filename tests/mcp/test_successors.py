@@ -209,6 +209,12 @@ async def test_a_file_of_devmemory_needs_only_its_path(devmemory: Tools, service
     await services.outbox_delivery.drain()
     [found] = json_of(await devmemory("file_search", project_id="shop", query="parcel"))["results"]
     assert (found["file_path"], found["summary"]) == ("src/parcel.py", "src/parcel.py")
+    place = {"project_id": "shop", "file_path": "src/parcel.py"}
+    await devmemory("file_index", **place, summary="Sends parcels.")
+    assert text_of(await devmemory("file_index", **place)) == "Indexed: src/parcel.py"  # which keeps what is known
+    await services.outbox_delivery.drain()
+    [found] = json_of(await devmemory("file_search", project_id="shop", query="parcels"))["results"]
+    assert found["summary"] == "Sends parcels."
 
 
 @pytest.mark.parametrize(

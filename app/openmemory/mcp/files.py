@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from openmemory.errors import BatchRefused, Invalid
 from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
 from openmemory.mcp.compact import block, brackets, inline
 from openmemory.mcp.devmemory import found_by, named
 from openmemory.mcp.tool import Answer, Arguments, Id, Items, JsonObject, Time, Tool, ToolCall
@@ -21,7 +22,7 @@ from openmemory.search.schemas import Method, PassageResult, SearchQuery
 from openmemory.serialization import exact_json
 from openmemory.services import Services
 from openmemory.sources.models import PassageKind
-from openmemory.sources.schemas import NewFile
+from openmemory.sources.schemas import FileEvent, NewFile
 
 _KINDS = PassageKind.TEXT.value, PassageKind.CODE.value
 
@@ -90,10 +91,14 @@ async def _index(services: Services, call: ToolCall[IndexArguments]) -> Answer:
     defined = given.symbols if isinstance(given.symbols, list) else [given.symbols] if given.symbols else []
     symbols = [one if isinstance(one, str) else exact_json.dumps(one).decode() for one in defined]
     parts = [given.summary or "", f"Type: {given.file_type}" if given.file_type else "", ", ".join(symbols)]
-    text = "\n\n".join(part for part in parts if part) or path  # its words are found
+    text = "\n\n".join(part for part in parts if part)
     with named(path="file_path", text="summary"):
+        if not text and await _is_known(services, call.caller, given.project_id, path):
+            said = f"Indexed: {inline(path)}"
+            return Answer([said], {"file_path": path, "event": FileEvent.NONE.value}, text=said)
+        new = NewFile(path, text or path)  # so that at least the words of the path are found
         try:
-            [stored] = await services.files.store(call.caller, given.project_id, [NewFile(path, text)])
+            [stored] = await services.files.store(call.caller, given.project_id, [new])
         except BatchRefused as error:
             raise error.refused[0] from None
         if isinstance(stored, Invalid):
@@ -102,6 +107,14 @@ async def _index(services: Services, call: ToolCall[IndexArguments]) -> Answer:
     notes = [f"{', '.join(stored.redacted)} redacted."] if stored.redacted else []
     note = " ".join([*notes, *([stored.note] if stored.note else [])]) or None
     return Answer([said], {"file_path": stored.path, "event": stored.event.value}, note, said)
+
+
+async def _is_known(services: Services, caller: Caller, project: str, path: str) -> bool:
+    """Returns True if a file is stored that the caller may read."""
+    if Scope.READ not in caller.principal.scopes:
+        return False
+    page = await services.files.list(caller, namespaces=(project,), below=path, size=1)
+    return any(one.path == path for one in page.items)
 
 
 async def _search_index(services: Services, call: ToolCall[SearchIndexArguments]) -> Answer:
