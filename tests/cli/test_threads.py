@@ -67,6 +67,15 @@ def test_what_is_refused_is_told_and_the_rest_is_stored(om: Run, user: str) -> N
     assert om("threads", "log", "chat", "-", "--user", user, stdin="\n").returncode != 0
 
 
+def test_a_message_is_shown_with_those_near_it(om: Run, user: str) -> None:
+    lines = "".join(json.dumps({"content": f"message {number}"}) + "\n" for number in range(1, 10))
+    assert om("threads", "log", "chat", "-", "--user", user, stdin=lines).returncode == 0
+    shown = om("threads", "show", "chat", "--around", "4", "--limit", "3", "--user", user).stdout
+    *rows, note = shown.splitlines()
+    assert [row.split("\t")[0] for row in rows] == ["3", "4", "5"]
+    assert note == "# Around 4; 9 in all."
+
+
 def test_arguments_that_are_not_utf_8_and_texts_that_were_cut_are_stored(om: Run, user: str) -> None:
     latin = b"caf\xe9".decode(errors="surrogateescape")
     told = om("threads", "log", latin, latin, "--role", latin, "--title", latin, "--user", user)

@@ -104,6 +104,15 @@ async def test_an_id_of_another_message_is_refused_and_the_others_are_stored(sai
     assert [item["content"] for item in (await read())["items"]] == ["Hello", "More"]
 
 
+async def test_a_message_is_read_with_those_near_it(said, read):
+    await said(messages(*(("user", f"message {number}") for number in range(1, 10))))
+    found = await read(around=4, size=3)
+    assert ([one["position"] for one in found["items"]], found["total"]) == ([3, 4, 5], 9)
+    assert [one["position"] for one in (await read(around=1, size=2))["items"]] == [1, 2]
+    assert (await read(around=100, size=2))["items"] == []
+    await read(around=0, status=422)
+
+
 async def test_messages_of_one_time_keep_their_order_also_at_the_end_of_all_times(said, read):
     for thread, at in (("past", "2026-05-01T10:00:00Z"), ("end", "9999-12-31T23:59:59.999999Z")):
         entries = [{"content": f"message {number}", "created_at": at} for number in range(5)]

@@ -63,7 +63,8 @@ def _messages(found: Any, given: dict[str, Any]) -> CommandAnswer:
     rows = [
         (item["position"], local_time(item["created_at"]), item["role"], item["content"]) for item in found["items"]
     ]
-    notes = [f"Page {given['page']}; {found['total']} in all."] if len(rows) < found["total"] else []
+    place = f"Around {given['around']}" if given["around"] else f"Page {given['page']}"
+    notes = [f"{place}; {found['total']} in all."] if len(rows) < found["total"] else []
     return CommandAnswer(found, Table(["#", "said", "by", "message"], rows, wide="message"), notes=notes)
 
 

@@ -131,11 +131,21 @@ async def list_messages(
     *,
     thread_id: ThreadId,
     namespace: OnlyProjects = (),
+    around: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=2**31 - 1,
+            description="The number of a message. That message and those nearest to it are shown, in place of a page.",
+        ),
+    ] = None,
     page: PageNumber = 1,
     size: PageSize = 50,
 ) -> MessagePage:
     """Show the messages of a conversation, oldest first."""
-    return await services.conversations.messages(caller, thread_id, namespaces=namespace, page=page, size=size)
+    return await services.conversations.messages(
+        caller, thread_id, namespaces=namespace, around=around, page=page, size=size
+    )
 
 
 @operation(

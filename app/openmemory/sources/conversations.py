@@ -182,16 +182,27 @@ class Conversations:
         return ThreadPage([Thread(*row) for row in rows], total, page, size)
 
     async def messages(
-        self, caller: Caller, thread_id: str, *, namespaces: tuple[str, ...] = (), page: int = 1, size: int = 50
+        self,
+        caller: Caller,
+        thread_id: str,
+        *,
+        namespaces: tuple[str, ...] = (),
+        around: int | None = None,
+        page: int = 1,
+        size: int = 50,
     ) -> MessagePage:
         """A page of the messages of a thread, of all apps whose conversations the caller may read, oldest first.
+
+        `around`: as in `slice`, in place of the page.
 
         Raises:
             NotFound: there is no such thread, or the caller may not read it.
             Invalid: the thread id, a namespace, the page or its size is invalid.
         """
         listing.check_page(page, size)
-        part = await self.slice(caller, thread_id, namespaces=namespaces, offset=(page - 1) * size, limit=size)
+        part = await self.slice(
+            caller, thread_id, namespaces=namespaces, around=around, offset=(page - 1) * size, limit=size
+        )
         return MessagePage(part.items, part.total, page, size)
 
     async def slice(
