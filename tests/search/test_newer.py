@@ -101,6 +101,16 @@ async def test_a_memory_without_the_number_asked_for_does_not_come_first(service
     assert (first.memory, first.newer) == (exact, None)
 
 
+async def test_what_may_replace_a_memory_does_not_hold_the_signs_that_were_asked_for(
+    services: Services, app_caller: Caller
+):
+    staging = "The staging server of the webshop is called 🦊."
+    port = "The database port of the webshop is 5434 since the move to the new server."
+    await told(services, app_caller, staging, port)
+    assert texts(await asked(services, app_caller, "🦊")) == [staging]
+    assert set(texts(await asked(services, app_caller, "the server of the webshop"))) == {staging, port}
+
+
 async def test_the_parts_of_a_raised_score_add_up(services: Services, app_caller: Caller):
     await told(services, app_caller, OLD, NEW)
     first, second = (await asked(services, app_caller, explain=True)).results

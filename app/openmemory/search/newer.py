@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, case, literal_column, null
 from openmemory.content_policy.injection import LABEL
 from openmemory.dedup.replacement import Verdict, asks_of_before, verdict_of
 from openmemory.memories.models import Memory
+from openmemory.search.query_text import EMOJI_STYLE, has_words
 from openmemory.search.ranking import Ranked
 
 MOST = 20
@@ -86,7 +87,7 @@ def placed(
 
     The limit holds: what is beyond it is left out, but never a newer memory alone.
     """
-    newer = _newer(hits, rows)
+    newer = _newer(hits, rows, question)
     before = asks_of_before(question)
     ranked = {hit.id for hit in hits}
     older: dict[UUID, list[UUID]] = {}
@@ -121,13 +122,17 @@ def placed(
     return Placed(kept, pairs)
 
 
-def _newer(hits: Sequence[Ranked], rows: dict[UUID, Any]) -> dict[UUID, Newer]:
-    """The newer memories of the hits, and those of these."""
+def _newer(hits: Sequence[Ranked], rows: dict[UUID, Any], question: str) -> dict[UUID, Newer]:
+    """The newer memories of the hits, and those of these. If the question is only signs, such as an emoji, a memory
+    that may replace another counts only if it contains them too."""
+    signs = "" if has_words(question) else question.replace(EMOJI_STYLE, "").strip()
     newer: dict[UUID, Newer] = {}
     chain = [hit.id for hit in hits]
     while chain:
         id_ = chain.pop()
-        if id_ not in newer and (found := of_row(rows[id_], rows)) is not None:
+        if id_ in newer or (found := of_row(rows[id_], rows)) is None:
+            continue
+        if found.replaces or signs in rows[found.id].content:
             newer[id_] = found
             chain.append(found.id)
     return newer
