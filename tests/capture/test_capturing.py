@@ -73,7 +73,7 @@ async def test_a_result_names_the_message_that_it_was_learned_from(
     model.script = does(
         operation("ADD", text="Alice moved to Leipzig.", message=2), operation("ADD", text="She likes figs.", message=7)
     )
-    turns = Turn("user", "Hello."), Turn("user", "I moved to Leipzig. I like figs.")
+    turns = Turn("user", "I moved to Leipzig. I like figs."), Turn("user", "I moved to Leipzig. I like figs.")
     outcome = await inferring.captures.add(claude, CaptureCreate(MemoryCreate(""), turns, wait=True))
     assert [(one.memory, one.message) for one in outcome.results] == [
         ("Alice moved to Leipzig.", 2), ("She likes figs.", None),
@@ -84,7 +84,7 @@ async def test_a_result_names_the_message_that_it_was_learned_from(
     outcome = await inferring.captures.add(claude, CaptureCreate(MemoryCreate(""), turns[:1], wait=True))
     assert outcome.results[0].message == 1  # there is no other
     view = await inferring.captures.get(claude, outcome.capture_id)
-    assert (view.results[0].message, view.input) == (1, {"messages": [{"role": "user", "content": "Hello."}]})
+    assert (view.results[0].message, view.input["messages"]) == (1, [{"role": "user", "content": turns[0].content}])
 
 
 async def test_what_the_caller_says_of_all_goes_before_what_the_model_says(

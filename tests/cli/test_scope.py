@@ -61,7 +61,9 @@ def test_a_slip_in_the_name_of_a_project_is_told_before_it_begins_another_one(om
     slip = "Nothing was known of the project tidepol. Did you mean tidepool?"
     assert slip in noted("search", "ship", "--namespace", "tidepol")
     assert slip in noted("list", "--namespace", "tidepol")
-    assert slip in noted("values", "set", "db", "port", "5433", "--namespace", "tidepol")
+    (shop / "lease.md").write_text("Pets are allowed.")
+    assert slip in noted("documents", "list", "--namespace", "tidepol")
+    assert slip in noted("documents", "add", "lease.md", "--namespace", "tidepol")
     assert slip not in noted("search", "ship", "--namespace", "tidepol")  # it holds something now
     assert noted("add", "We ship in May.", "--namespace", "orchard") == ""
 

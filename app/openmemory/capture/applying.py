@@ -94,16 +94,21 @@ class Applying:
                 applied.refused.append(refusal("invalid"))
         return applied
 
-    def _message(self, decision: Decision) -> Turn | None:
-        number = decision.message or len(self.turns) == 1
-        return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
+    def _message(self, decision: Decision) -> int | None:
+        """The number of the message that a decision is from, in the input. A single message needs no number."""
+        number = 1 if len(self.turns) == 1 else decision.message
+        return number if number is not None and 1 <= number <= len(self.turns) else None
 
-    def _learned_from(self, decision: Decision) -> dict[str, Any]:
-        """The number of the message that a decision is from, in its thread or else in the input."""
-        turn = self._message(decision)
-        if turn is None:
-            return {}
-        return {"message": turn.position if turn.position is not None else self.turns.index(turn) + 1}
+    def _position(self, decision: Decision) -> int | None:
+        """The place of that message in its stored thread. None: it is part of none."""
+        number = self._message(decision)
+        return None if number is None else self.turns[number - 1].position
+
+    def _learned_from(self, decision: Decision) -> dict[str, int]:
+        """The message that a decision is from, as results name it: its place in its thread, or else in the input."""
+        number, position = self._message(decision), self._position(decision)
+        found = number if position is None else position
+        return {} if found is None else {"message": found}
 
     async def _one(self, decision: Decision) -> dict[str, Any]:
         if decision.memory is None:
@@ -176,8 +181,7 @@ class Applying:
     def _metadata(self, metadata: dict[str, Any], decision: Decision) -> dict[str, Any]:
         """Metadata with the user's emotion, and with the message if it is part of a thread. Existing values are kept,
         because they may be the user's own."""
-        turn = self._message(decision)
-        more = {EMOTION: decision.emotion, MESSAGE: turn and turn.position}
+        more = {EMOTION: decision.emotion, MESSAGE: self._position(decision)}
         new = {name: value for name, value in more.items() if value is not None and name not in metadata}
         return metadata | new if new else metadata
 

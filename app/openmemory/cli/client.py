@@ -67,8 +67,7 @@ class Client:
         """
         import httpx
 
-        for name in scope.newly_named():
-            await self._tell_near(name, (body if isinstance(body, Mapping) else params).get("user_id"))
+        await self._tell_slips(body if isinstance(body, Mapping) else params)
         timeout = httpx.Timeout(5, read=None) if patient else httpx.USE_CLIENT_DEFAULT
         # Arguments that are not UTF-8, and texts that were cut, have halves of surrogate pairs.
         body = replace_in(body if body is None or whole else _given(body))
@@ -85,16 +84,21 @@ class Client:
         except ValueError as error:
             raise Unavailable(f"{self.http.base_url} is not OpenMemory: its answer to {path} is not JSON") from error
 
-    async def _tell_near(self, name: str, user: str | None) -> None:
-        """Tells if nothing is known of a project that an option names, and another one has nearly that name."""
-        if name == PERSON:
-            return
-        try:
-            found = await self.call("GET", "/api/v1/projects", params={"user_id": user, "like": name})
-        except (Forbidden, Invalid, NotFound):  # the request of the command says why
-            return
-        for one in found["projects"]:
-            note(f"Nothing was known of the project {plain(name)}. Did you mean {plain(one['namespace'])}?")
+    async def _tell_slips(self, request: Mapping[str, Any]) -> None:
+        """Tells if nothing is known of a project that an option has named, and another one has nearly that name.
+
+        `request`: the parameters, the body or the form of the next request, which names the user.
+        """
+        for name in scope.newly_named():
+            if name == PERSON:
+                continue
+            try:
+                params = {"user_id": request.get("user_id"), "like": name}
+                found = await self.call("GET", "/api/v1/projects", params=params)
+            except (Forbidden, Invalid, NotFound):  # the request of the command says why
+                continue
+            for one in found["projects"]:
+                note(f"Nothing was known of the project {plain(name)}. Did you mean {plain(one['namespace'])}?")
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, **request: Any) -> AsyncIterator[Response]:
@@ -105,6 +109,8 @@ class Client:
         """
         import httpx
 
+        given = (request.get(part) for part in ("params", "json", "data"))
+        await self._tell_slips(next((one for one in given if isinstance(one, Mapping)), {}))
         timeout = httpx.Timeout(30, read=None, write=None)
         with self._transport():
             async with self.http.stream(method, path, timeout=timeout, **request) as answer:
