@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -71,7 +72,8 @@ def address(place: Path, environment: dict[str, str]) -> Iterator[str]:
     finally:
         family = [process, *psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []
         for one in family[1:]:
-            one.terminate()
+            with suppress(psutil.NoSuchProcess):  # a worker that has just ended
+                one.terminate()
         psutil.wait_procs(family[1:], 20)
         process.wait(20)
 

@@ -8,7 +8,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -259,19 +260,29 @@ async def test_a_killed_postgres_is_back_with_all_that_was_acknowledged(stage: S
     assert stage.server.pid != killed
 
 
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stops PostgreSQL while the block runs. The postmaster is stopped first, so that it starts no process unseen."""
+    postmaster = psutil.Process(pid)
+    postmaster.suspend()
+    family = postmaster.children(recursive=True)
+    try:
+        for process in family:
+            with suppress(psutil.NoSuchProcess):  # a worker that has just ended
+                process.suspend()
+        yield
+    finally:
+        for process in (*family, postmaster):
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
 async def test_a_stopped_postgres_is_given_up_in_time_and_used_again_when_it_goes_on(stage: Stage) -> None:
     memory = await remembered(stage)
     await warmed(stage)
     assert stage.server.pid is not None
-    postmaster = psutil.Process(stage.server.pid)
-    family = [postmaster, *postmaster.children(recursive=True)]
-    for process in family:
-        process.suspend()
-    try:
+    with stopped(stage.server.pid):
         answers = await asyncio.gather(*(timed(ask(stage, memory)) for ask in REQUESTS.values()))
-    finally:
-        for process in family:
-            process.resume()
     for name, (answer, seconds) in zip(REQUESTS, answers, strict=True):
         assert refused_in_words(answer), (name, answer.text)
         assert seconds < PATIENCE, (name, seconds)

@@ -151,6 +151,7 @@ def sessionless(sent: Hostile) -> tuple[Hostile, dict[str, str]]:
 @pytest.mark.parametrize(
     ("path", "step"), [(NAMED, 1), (NAMELESS, 7), pytest.param(NAMELESS, 1, marks=pytest.mark.slow)]
 )
+@pytest.mark.timeout(400)
 async def test_streamable_http_answers_whatever_comes(
     http: httpx.AsyncClient, eventually: Eventually, path: str, step: int
 ) -> None:
