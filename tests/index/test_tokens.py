@@ -74,12 +74,15 @@ async def test_tokens_are_kept_only_of_the_text_whose_vectors_there_are(folder: 
         assert await kept(services) == {tea: (3, True)}
 
 
+TEXTS = [*(f"a fact about tea, number {n}" for n in range(40)), "...", "3200"]
+
+
 @pytest.fixture
 async def old_folder(folder: Path) -> Path:
     """A data folder whose vectors were kept before there were tokens."""
     async with running(folder) as services:
         await services.rebuild.step()
-        await added(services, *(f"a fact about tea, number {n}" for n in range(40)), "...", "3200")
+        await added(services, *TEXTS)
         async with services.database.transaction() as tx:
             await tx.execute(text("DELETE FROM embedding_tokens"))
     return folder
@@ -93,6 +96,8 @@ async def test_what_an_older_version_kept_gets_its_tokens_a_few_at_a_time(
     embed = LocalEmbedder.documents
 
     async def documents(self: LocalEmbedder, texts: list[str]) -> list[TextEmbedding]:
+        if not {*texts} <= {*TEXTS}:  # on a busy machine, the model may be asked for another text too
+            return await embed(self, texts)
         asked.append(len(texts))
         if len(asked) == 3:
             # Somebody adds something meanwhile, which goes first.

@@ -60,7 +60,8 @@ def bucket(proxy: Proxy) -> str:
     """A bucket of its own."""
     proxy.set(Mode.PASS)
     name = f"b-{secrets.token_hex(8)}"
-    assert httpx.put(f"{proxy.url}/{name}").status_code == 200
+    # The first request loads all of the server, which takes seconds on a busy machine.
+    assert httpx.put(f"{proxy.url}/{name}", timeout=60).status_code == 200
     return name
 
 
