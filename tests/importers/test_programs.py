@@ -461,7 +461,7 @@ async def test_odd_values_are_reported_and_stop_nothing(
     assert {"budget=500 | channel=search", "Only in beta"} <= found.keys()
 
 
-async def test_the_source_is_only_read(make: Make, bring: Any, new_user: str, tmp_path: Path) -> None:
+async def test_the_source_is_only_read(make: Make, bring: Any, new_user: str, tmp_path: Path, eventually: Any) -> None:
     store = stores.mempack(tmp_path)
     folder = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in store.parent.iterdir()}
     await bring("mempack", store, into=new_user, dry_run=True)
@@ -479,6 +479,12 @@ async def test_the_source_is_only_read(make: Make, bring: Any, new_user: str, tm
     address = await make(stores.DEVMEMORY + "ALTER TABLE memories ENABLE ROW LEVEL SECURITY")
     counted = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables"
     async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+
+        async def written() -> bool:
+            """True once the session that made the tables has reported its rows, which it does when it ends."""
+            return (await (await connection.execute(counted.encode())).fetchone() or (0,))[0] > 0
+
+        await eventually(written)
         before = await (await connection.execute(counted.encode())).fetchone()
         assert (await bring("devmemory", address, into=new_user)).report.users
         assert await (await connection.execute(counted.encode())).fetchone() == before
