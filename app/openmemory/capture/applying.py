@@ -179,8 +179,8 @@ class Applying:
         )
 
     def _metadata(self, metadata: dict[str, Any], decision: Decision) -> dict[str, Any]:
-        """Metadata with the user's emotion, and with the message if it is part of a thread. Existing values are kept,
-        because they may be the user's own."""
+        """Metadata with the user's emotion, and with the number of a message of a thread. Existing values stay, because
+        they may be the user's own."""
         more = {EMOTION: decision.emotion, MESSAGE: self._position(decision)}
         new = {name: value for name, value in more.items() if value is not None and name not in metadata}
         return metadata | new if new else metadata

@@ -122,8 +122,8 @@ class Extractor:
         if effective.llm is None:
             raise NoModel("no language model is configured any more", setup=True)
         near = await self._near(caller, said)
-        form = prompt.schema(emotion=self._settings.capture.emotion, messages=not isinstance(said.what, str))
         feels, zone = self._settings.capture.emotion, caller.timezone
+        form = prompt.schema(emotion=feels, messages=not isinstance(said.what, str))
         cost.model = effective.llm.name
         llm, instructions = self._llms.of(effective.llm), effective.custom_instructions
         try:

@@ -85,7 +85,7 @@ class Client:
             raise Unavailable(f"{self.http.base_url} is not OpenMemory: its answer to {path} is not JSON") from error
 
     async def _tell_slips(self, request: Mapping[str, Any]) -> None:
-        """Tells if nothing is known of a project that an option has named, and another one has nearly that name.
+        """Asks the user if they meant another project, where an option names one that is not known.
 
         `request`: the parameters, the body or the form of the next request, which names the user.
         """

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from openmemory.identity.names import PERSON
 from openmemory.importers.databases import ForeignDatabase, Show, must_have, read
 from openmemory.importers.filling import Filling, filled, later, named, object_of
 from openmemory.importers.source import BadSource
@@ -87,7 +88,7 @@ def _take(filling: Filling, entry: dict[str, Any], client: Any) -> None:
     id_ = entry.get("id") or filling.id("memory", client, part, user, str(created), str(entry.get("content")))
     row = {
         "id": filling.known(id_), "content": entry.get("content"),
-        "namespace": "default" if client == _DEFAULT_CLIENT else client,
+        "namespace": PERSON if client == _DEFAULT_CLIENT else client,
         "kind": named(entry.get("type")), "metadata": object_of(entry.get("metadata")) | about, "created_at": created,
         "updated_at": entry.get("updated_at") or created, "expires_at": expires or None,
     }  # fmt: skip

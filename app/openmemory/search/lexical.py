@@ -38,7 +38,7 @@ from openmemory.index.models import ItemKind
 from openmemory.index.port import Hit
 from openmemory.search.lexical_filter import KEYS, FilterSet, LexicalFilter, words_of
 from openmemory.search.query_analysis import QueryAnalysis, analysed
-from openmemory.search.query_text import EMOJI_STYLE, quoted
+from openmemory.search.query_text import as_written, quoted
 
 MOST = 2_000
 """The number of memories that BM25 is computed for: the newest that contain one of the rarest words. Words are added,
@@ -112,7 +112,7 @@ class LexicalSearch:
     async def signs(self, tx: Tx) -> list[LexicalHit]:
         """The memories that contain a query of signs, such as `=>` or an emoji, newest first. Only the `SIGNS_READ`
         newest memories are read: no index contains signs."""
-        said = self.query.replace(EMOJI_STYLE, "").strip()
+        said = as_written(self.query)
         if self.limit < 1 or self.where.nothing or not said:
             return []
         found = await self._rows(tx, _signs(FilterSet.of(self.where)), self.where, {"query": said})

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, case, literal_column, null
 from openmemory.content_policy.injection import LABEL
 from openmemory.dedup.replacement import Verdict, asks_of_before, verdict_of
 from openmemory.memories.models import Memory
-from openmemory.search.query_text import EMOJI_STYLE, has_words
+from openmemory.search.query_text import as_written, has_words
 from openmemory.search.ranking import Ranked
 
 MOST = 20
@@ -125,7 +125,7 @@ def placed(
 def _newer(hits: Sequence[Ranked], rows: dict[UUID, Any], question: str) -> dict[UUID, Newer]:
     """The newer memories of the hits, and those of these. If the question is only signs, such as an emoji, a memory
     that may replace another counts only if it contains them too."""
-    signs = "" if has_words(question) else question.replace(EMOJI_STYLE, "").strip()
+    signs = "" if has_words(question) else as_written(question)
     newer: dict[UUID, Newer] = {}
     chain = [hit.id for hit in hits]
     while chain:

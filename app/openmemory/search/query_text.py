@@ -45,8 +45,7 @@ _UNSPACED_BROAD = re.compile(
     r"(?:私|わたし|僕|俺|自分)(?:について|のこと|に関して)(?:を|は|、)?(?:何|なに|どんなこと|教えて|知って).{0,20}|(?:私|わたし|僕|俺)は(?:誰|だれ)"
     r".{0,6}|(?:你|您)(?:都)?(?:知道|了解|记得|記得)(?:关于|關於)?我(?:的)?(?:什么|什麼|哪些|多少|一切).{0,10}|我是(?:谁|誰)"
 )
-EMOJI_STYLE = "\ufe0f"
-"""The character that asks for the coloured form of a sign. Texts have the sign with and without it."""
+_EMOJI_STYLE = "\ufe0f"
 
 _QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»')
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -88,6 +87,12 @@ def is_unspaced(word: str) -> bool:
 def has_words(query: str) -> bool:
     """Returns True if the query has a letter or a digit. Otherwise it consists of signs, such as `=>` or an emoji."""
     return re.search(r"[^\W_]", query) is not None
+
+
+def as_written(query: str) -> str:
+    """Returns the query as texts may contain it: without blanks around it, and without the character that asks for the
+    coloured form of a sign. Texts have a sign with and without that character."""
+    return query.replace(_EMOJI_STYLE, "").strip()
 
 
 def is_broad(query: str) -> bool:

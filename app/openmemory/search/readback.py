@@ -46,7 +46,7 @@ from openmemory.search.context import SearchContext
 from openmemory.search.corpus import MEMORIES, Corpus
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.newer import Placed
-from openmemory.search.query_text import EMOJI_STYLE
+from openmemory.search.query_text import as_written
 from openmemory.search.ranking import Ranked
 from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Method
@@ -146,7 +146,7 @@ async def _rows(
 
 def literally(query: str) -> str | None:
     """The query as it may be written in a text; None if it is too long for that."""
-    said = query.replace("\x00", " ").replace(EMOJI_STYLE, "").strip()
+    said = as_written(query.replace("\x00", " "))
     return said if said and len(said) <= LITERAL_CHARACTERS and len(said.split()) <= LITERAL_WORDS else None
 
 
