@@ -12,6 +12,7 @@ from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.memories.service import Memories
 from openmemory.services import Services
+from openmemory.sources.passages import erase_of_user
 
 
 def memories_with(services: Services, **capture: object) -> Memories:
@@ -19,7 +20,7 @@ def memories_with(services: Services, **capture: object) -> Memories:
     return Memories(
         services.database, services.directory, services.outbox_delivery, limits=services.settings.limits,
         analyze_after_writes=services.analyze_after_writes, rates=services.rates, keys=services.keys,
-        capture=CaptureSettings.model_validate(capture),
+        capture=CaptureSettings.model_validate(capture), erase_sources=erase_of_user,
     )  # fmt: skip
 
 

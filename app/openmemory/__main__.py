@@ -14,8 +14,9 @@ def main() -> None:
 
         run(sys.argv[2:])
     from openmemory.cli.commands import narrow
-    from openmemory.cli.exits import Exit, exit_of, in_options
+    from openmemory.cli.option_names import in_options
     from openmemory.errors import OpenMemoryError
+    from openmemory.server.exits import Exit, exit_of
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

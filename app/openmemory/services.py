@@ -10,14 +10,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from openmemory.access.apps import Apps
+from openmemory.access.audit import Audit
 from openmemory.access.browser_sessions import BrowserSessions
+from openmemory.access.denials import Denials
 from openmemory.access.directory import Directory
 from openmemory.access.grants import Grants
 from openmemory.access.keys import ApiKeys
 from openmemory.access.oauth.sign_in import OAuthSignIn
 from openmemory.access.rate_limits import RateLimiter
-from openmemory.audit.denials import Denials
-from openmemory.audit.service import Audit
 from openmemory.backup.service import Backup
 from openmemory.capture.adding import Adding
 from openmemory.capture.extraction import Extractor
@@ -90,7 +90,7 @@ from openmemory.sources.conversations import Conversations
 from openmemory.sources.documents import Documents
 from openmemory.sources.files import Files
 from openmemory.sources.overview import Sources
-from openmemory.sources.passages import IndexedPassages
+from openmemory.sources.passages import IndexedPassages, erase_of_user
 from openmemory.sources.sessions import Sessions
 from openmemory.stats.feed import Feed
 from openmemory.stats.service import Stats
@@ -271,6 +271,7 @@ async def open_services(
             rates=rates,
             keys=keys,
             capture=settings.capture,
+            erase_sources=erase_of_user,
         )
         search = Search(database, spaces, settings, rates, reranker, unread=unread)
         intake, written = memories.intake, memories.written

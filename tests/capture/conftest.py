@@ -19,6 +19,7 @@ from openmemory.capture.models import Capture
 from openmemory.capture.schemas import CaptureCreate, Outcome
 from openmemory.capture.status import WAITS, Status
 from openmemory.config.settings import Settings
+from openmemory.database.retry import retry_on_conflict
 from openmemory.identity.caller import Caller
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.schemas import MemoryCreate
@@ -49,14 +50,20 @@ async def model(llm_server: LlmServer, inferring: Services, eventually: Any) -> 
     llm_server.most_at_once = 0
     yield llm_server
     llm_server.script = lambda _: says({"operations": []})
-    async with inferring.database.transaction() as tx:
-        await tx.execute(delete(Capture).where(Capture.status.in_(WAITS)))
+    await _forget_unfinished(inferring)
 
     async def idle() -> bool:
         return not inferring.capturing._working
 
     await eventually(idle, within=30)
     inferring.capturing._away = inferring.capturing._away_until = 0.0
+
+
+@retry_on_conflict
+async def _forget_unfinished(services: Services) -> None:
+    """The worker may hold locks on some of them, in another order."""
+    async with services.database.transaction() as tx:
+        await tx.execute(delete(Capture).where(Capture.status.in_(WAITS)))
 
 
 @pytest.fixture(scope="session")

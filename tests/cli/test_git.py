@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from openmemory.cli import git as asking
-from openmemory.cli.git import Checkout, GitFailed
+from openmemory.cli.checkout import Checkout
+from openmemory.cli.git import GitFailed
 from openmemory.cli.reading import Folder
 from tests.cli.hostile_repositories import git
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from openmemory.cli import project
-from openmemory.cli.git import Checkout
+from openmemory.cli.checkout import Checkout
 from openmemory.cli.reading import IGNORE_FILE, Folder
 from tests.cli import hostile_repositories
 from tests.cli.hostile_repositories import KINDS, READERS, Hostile

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from openmemory.cli import project
-from openmemory.cli.git import Checkout
+from openmemory.cli.checkout import Checkout
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from openmemory.cli import project
+from openmemory.cli.checkout import Checkout
 from openmemory.cli.confirmed import confirm, confirmed, forget
-from openmemory.cli.git import Checkout
 from tests.cli.hostile_repositories import git
 from tests.cli.test_hostile_repositories import mcp_call
 from tests.warm import clean_environment

@@ -31,11 +31,11 @@ from hypothesis.stateful import (
 from openmemory.access.schemas import GrantCreate
 from openmemory.errors import ConflictError
 from openmemory.identity.caller import Caller
+from openmemory.index.entries import IndexEntry
 from openmemory.index.port import Payload, Point
-from openmemory.index.sync.entries import IndexEntry
-from openmemory.memories.lifecycle.states import ALLOWED
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.state import State
+from openmemory.memories.state_machine import ALLOWED
 from openmemory.search.schemas import Method, SearchQuery
 from tests.faults.histories import live
 from tests.faults.world import STEPS, Crash, World, opened

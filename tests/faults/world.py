@@ -14,6 +14,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from openmemory.config.settings import Settings
+from openmemory.index.entries import IndexEntries
 from openmemory.index.lease import Lease
 from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
@@ -31,7 +32,6 @@ from openmemory.index.port import (
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.index.sync.entries import IndexEntries
 from openmemory.index.sync.reconcile import Reconciler, SyncStatistics
 from openmemory.search.service import Search
 from openmemory.services import INDEXED_TABLES, Services, open_services

@@ -11,8 +11,8 @@ import pytest
 
 from openmemory.index.collections import collection_name, entry_of, payload_of, readable_payload_of
 from openmemory.index.conditions import label, scope_label
+from openmemory.index.entries import IndexEntries, IndexEntry
 from openmemory.index.port import Point
-from openmemory.index.sync.entries import IndexEntries, IndexEntry
 
 ID = UUID(int=7)
 

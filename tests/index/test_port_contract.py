@@ -14,8 +14,8 @@ import pytest
 from openmemory.access.rules import EVERYTHING, RuleObjects, Rules
 from openmemory.index.collections import reserved_vector
 from openmemory.index.conditions import MAX_LABELS
+from openmemory.index.entries import IndexEntry
 from openmemory.index.port import NO_WORDS, NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
-from openmemory.index.sync.entries import IndexEntry
 from tests.index.conftest import DIMENSION, Store, sparse_of
 
 ALICE, BOB = UUID(int=1), UUID(int=99)

@@ -14,9 +14,9 @@ from qdrant_client import AsyncQdrantClient, models
 
 from openmemory.index.collections import collection_name
 from openmemory.index.conditions import LABELS, TENANT
+from openmemory.index.entries import IndexEntry
 from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 from openmemory.index.qdrant import QdrantIndex
-from openmemory.index.sync.entries import IndexEntry
 from tests.listening import stop_accepting
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")

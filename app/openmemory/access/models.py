@@ -1,4 +1,4 @@
-"""Tables: users and apps, credentials, access rules and the audit log."""
+"""Tables: users and apps, credentials, access rules and rate limits."""
 
 from __future__ import annotations
 
@@ -12,21 +12,16 @@ from sqlalchemy import (
     CheckConstraint,
     Computed,
     ForeignKey,
-    Identity,
     Index,
     Text,
     UniqueConstraint,
-    Uuid,
-    func,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
+from openmemory.database.columns import NEW_ID, NOW
 from openmemory.database.engine import Base
-
-NEW_ID = text("gen_random_uuid()")
-NOW = func.now()
 
 
 class User(Base):
@@ -153,36 +148,6 @@ class BrowserSession(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
     expires_at: Mapped[datetime] = mapped_column(index=True)
     last_seen_at: Mapped[datetime] = mapped_column(server_default=NOW)
-
-
-class AuditEvent(Base):
-    """One action that was done or denied. It contains no memory text and no query, so it may outlive both.
-
-    Triggers keep it append-only: rows cannot be changed, and rows younger than 30 days cannot be removed. There are no
-    foreign keys: a recorded event stays true, whatever becomes of its objects.
-    """
-
-    __tablename__ = "audit_events"
-    __table_args__ = (
-        Index("ix_audit_events_user_id", "user_id", "id"),
-        Index("ix_audit_events_event", "event", "id"),
-        Index("ix_audit_events_refused", "id", postgresql_where=text("result <> 'ok'")),
-    )
-
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
-    at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
-    event: Mapped[str]
-    result: Mapped[str] = mapped_column(server_default=text("'ok'"))
-    principal: Mapped[str]
-    principal_name: Mapped[str]
-    door: Mapped[str]
-    address: Mapped[str | None]
-    request: Mapped[str | None]
-    user_id: Mapped[UUID | None]
-    app_id: Mapped[UUID | None]
-    objects: Mapped[list[UUID] | None] = mapped_column(ARRAY(Uuid))
-    count: Mapped[int] = mapped_column(server_default=text("0"))
-    detail: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
 
 
 class RateLimit(Base):

@@ -14,7 +14,7 @@ import orjson
 from sqlalchemy import ARRAY, CTE, Integer, String, Uuid, bindparam, cast, func, insert, literal_column, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from openmemory.access.models import AuditEvent
+from openmemory.audit.models import AuditEvent
 from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx

@@ -1,4 +1,4 @@
-"""The table of the access log: who read what, when and how."""
+"""The tables of the audit log (who did what) and of the access log (who read which memory)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,42 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Index, Text, text
+from sqlalchemy import BigInteger, ForeignKey, Identity, Index, Text, Uuid, func, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from openmemory.access.models import NEW_ID, NOW
+from openmemory.database.columns import NEW_ID, NOW
 from openmemory.database.engine import Base
+
+
+class AuditEvent(Base):
+    """One action that was done or denied. It contains no memory text and no query, so it may outlive both.
+
+    Triggers keep it append-only: rows cannot be changed, and rows younger than 30 days cannot be removed. There are no
+    foreign keys: a recorded event stays true, whatever becomes of its objects.
+    """
+
+    __tablename__ = "audit_events"
+    __table_args__ = (
+        Index("ix_audit_events_user_id", "user_id", "id"),
+        Index("ix_audit_events_event", "event", "id"),
+        Index("ix_audit_events_refused", "id", postgresql_where=text("result <> 'ok'")),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    event: Mapped[str]
+    result: Mapped[str] = mapped_column(server_default=text("'ok'"))
+    principal: Mapped[str]
+    principal_name: Mapped[str]
+    door: Mapped[str]
+    address: Mapped[str | None]
+    request: Mapped[str | None]
+    user_id: Mapped[UUID | None]
+    app_id: Mapped[UUID | None]
+    objects: Mapped[list[UUID] | None] = mapped_column(ARRAY(Uuid))
+    count: Mapped[int] = mapped_column(server_default=text("0"))
+    detail: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
 
 
 class MemoryAccessLog(Base):

@@ -28,6 +28,7 @@ from openmemory.backup.records import Records
 from openmemory.backup.report import SHOWN, ImportReport, MemoriesReport
 from openmemory.capture import restore as of_captures
 from openmemory.categories import shared
+from openmemory.categories.restore import restore_descriptions
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.pool import driver_of
@@ -314,7 +315,8 @@ class Backup:
                     apps = await planning.plan(tx, owner, overwrite=mode == "overwrite")
                     progress("writing", 1, 2)
                     detail = {"mode": mode, **({"former_user_id": ids.former_user_id} if ids.former_user_id else {})}
-                    done = await writing.write(tx, owner, detail=detail, models=models)
+                    described = {"descriptions": await restore_descriptions(tx, owner)}
+                    done = await writing.write(tx, owner, detail={**detail, **described}, models=models)
                     if records.user is not None:
                         await restore_user(tx, owner, records.user)
                     captures, no_captures = await of_captures.restore_captures(tx, owner, SHOWN)
@@ -337,7 +339,7 @@ class Backup:
             else:
                 for kind, id_, problem in lost:
                     records.left_out.add(kind, id_, problem)
-                return {**done, "apps": apps, "captures": captures, "passages": pieces}, ids
+                return {**done, **described, "apps": apps, "captures": captures, "passages": pieces}, ids
         raise AssertionError("unreachable")
 
 

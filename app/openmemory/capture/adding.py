@@ -12,10 +12,10 @@ from openmemory.dedup import key_values
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_changes import NearChanges
 from openmemory.dedup.near_duplicates import Duplicates
-from openmemory.dedup.port import DedupPolicy
 from openmemory.dedup.supersedes import Supersedes
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
+from openmemory.memories.deduplication import DedupPolicy
 from openmemory.memories.schemas import Event, MemoryRowAdded
 from openmemory.memories.service import Memories
 

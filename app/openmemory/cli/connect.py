@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from openmemory.cli.assistants import DryRun, Names, Yes, adding, change_files, chosen_from, removing, with_hooks
 from openmemory.cli.client import Client, checked_url, connected
 from openmemory.cli.options import ConfigFile, DataDir, Json, OnlyTools, Toolsets, User, location_options
 from openmemory.cli.output import CommandAnswer, Table, local_time, note
@@ -15,18 +16,12 @@ from openmemory.cli.output import CommandAnswer, Table, local_time, note
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from openmemory.cli.assistants import Plan
     from openmemory.connect.clients import AssistantClient
     from openmemory.connect.connections import FileChange
 
-    Plan = tuple[AssistantClient, Callable[[], FileChange]]
 
-Names = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="CLIENT", help="Such as cursor; default: all that are installed.", show_default=False),
-]
 Project = Annotated[bool, typer.Option("--project", help="Write into this folder's project files instead.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes and make none.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def connect(
@@ -60,7 +55,6 @@ def connect(
 
     With `--as mempack`, an assistant that is used to the tools of Mempack finds those, and no others.
     """
-    from openmemory.cli.hooks import adding
     from openmemory.config.settings import McpSettings
     from openmemory.connect import connections
     from openmemory.connect.links import link
@@ -91,7 +85,7 @@ def connect(
         (it, partial(_planned, it, project, partial(connections.connecting, server=servers[it.app]))) for it in clients
     ]
     if hooks:
-        plans += adding(_with_hooks(clients), data_dir, config, user=user, url=url)
+        plans += adding(with_hooks(clients), data_dir, config, user=user, url=url)
     change_files(plans, dry_run=dry_run, yes=yes, json=json)
     if project and remote is None and start != ("openmemory",) and not json:
         note(
@@ -104,13 +98,12 @@ def disconnect(
     names: Names = None, project: Project = False, dry_run: DryRun = False, yes: Yes = False, json: Json = False
 ) -> None:
     """Take out what `connect` and `hooks add` have added, and nothing else."""
-    from openmemory.cli.hooks import removing
     from openmemory.connect import connections
 
     chosen = _chosen(names, project)
     files = [it for it in chosen if names or _file(it, project).exists()]
     plans: list[Plan] = [(it, partial(_planned, it, project, connections.disconnecting)) for it in files]
-    plans += [] if project else removing(_with_hooks(chosen))
+    plans += [] if project else removing(with_hooks(chosen))
     change_files(plans, dry_run=dry_run, yes=yes, json=json)
 
 
@@ -175,50 +168,6 @@ def _chosen(names: list[str] | None, project: bool) -> list[AssistantClient]:
     return chosen_from([it for it in assistants() if it.project or not project], names)
 
 
-def _with_hooks(chosen: list[AssistantClient]) -> list[AssistantClient]:
-    """The same assistants as the files with their hooks, for those that have hooks."""
-    from openmemory.connect.hooks import hooked
-
-    names = {it.app for it in chosen}
-    return [it for it in hooked() if it.app in names]
-
-
-def chosen_from(clients: list[AssistantClient], names: list[str] | None) -> list[AssistantClient]:
-    """The assistants of these names, or all that are installed.
-
-    Raises:
-        Invalid: a name is unknown.
-        NotFound: none is installed.
-    """
-    from openmemory.errors import Invalid, NotFound
-
-    known = {it.app: it for it in clients}
-    if names:
-        for name in names:
-            if name not in known:
-                near = _nearest(name, clients)
-                hint = f"; did you mean {near!r}?" if near else ""
-                raise Invalid("CLIENT", f"{name!r} is not known here; valid are {', '.join(known)}{hint}")
-        return [known[name] for name in dict.fromkeys(names)]
-    found = [it for it in known.values() if it.installed]
-    if not found:
-        raise NotFound(
-            "no assistant was found for this account", code="no_client", hint=f"name one: {', '.join(known)}"
-        )
-    return found
-
-
-def _nearest(name: str, clients: list[AssistantClient]) -> str | None:
-    """The name of the assistant that a text may mean: part of a name or title, or nearly one."""
-    from difflib import get_close_matches
-
-    said = name.strip().lower()
-    called = {word: it.app for it in clients for word in (it.title.lower(), it.app)}
-    part = next((app for word, app in called.items() if len(said) > 2 and said in word), None)
-    near = get_close_matches(said, list(called), 1)
-    return part or (called[near[0]] if near else None)
-
-
 def _file(client: AssistantClient, project: bool) -> Path:
     return Path.cwd() / client.project if project else client.file
 
@@ -240,58 +189,3 @@ def root_of(folder: Path) -> Path:
     from openmemory.cli.project import repository
 
     return Path(repository(str(folder)) or folder)
-
-
-def change_files(
-    plans: list[Plan],
-    *,
-    dry_run: bool,
-    yes: bool,
-    json: bool,
-) -> None:
-    """Shows the planned changes, and makes those that are possible. Fails at the end if any was not."""
-    import sys
-
-    from openmemory.connect.connections import apply
-    from openmemory.errors import Invalid
-
-    changes: list[tuple[FileChange, dict[str, str]]] = []
-    results: list[dict[str, str]] = []
-    for client, plan in plans:
-        result = {"client": client.app, "status": "unchanged"}
-        results.append(result)
-        try:
-            change = plan()
-        except Invalid as error:
-            result |= {"status": "failed", "detail": error.message}
-            continue
-        result["file"] = str(change.file)
-        if change.needed:
-            result["status"] = "planned"
-            changes.append((change, result))
-        if not json:
-            print(change.diff() or f"{client.title}: nothing to change in {change.file}")
-        if change.exposed:
-            result["note"] = f"{change.file} gets a key, and so becomes readable for its owner alone."
-            if not json:
-                print(result["note"])
-    if changes and not (dry_run or yes):
-        if json or not sys.stdin.isatty():
-            raise Invalid("--yes", "must be given where nobody can be asked; --dry-run shows the changes")
-        question = "Change this file?" if len(changes) == 1 else "Change these files?"
-        typer.confirm(question, default=True, abort=True, err=True)
-    for change, result in [] if dry_run else changes:
-        try:
-            apply(change)
-        except Invalid as error:
-            result |= {"status": "failed", "detail": error.message}
-            continue
-        result["status"] = "changed"
-        if not json:
-            print(f"{change.client.title}: changed {change.file}. {change.next_step}")
-    failed = [f"error: {result['detail']}" for result in results if result["status"] == "failed"]
-    answer = CommandAnswer(results, failed=bool(failed))
-    answer.show(json=json)
-    for line in failed:
-        note(line)
-    answer.exit()

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.cli import scope
+from openmemory.cli.checkout import Checkout
 from openmemory.cli.client import Client, connected
-from openmemory.cli.git import Checkout
 from openmemory.cli.options import App, Namespace, User, words
 from openmemory.cli.output import CommandAnswer, Table, plain, plain_lines
 from openmemory.identity.names import PERSON

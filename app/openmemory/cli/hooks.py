@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from openmemory.cli import scope
-from openmemory.cli.connect import DryRun, Names, Yes, change_files, chosen_from
+from openmemory.cli.assistants import DryRun, Names, Yes, adding, change_files, chosen_from, removing
 from openmemory.cli.options import ConfigFile, DataDir, Json, Namespace, Url, User
 from openmemory.cli.output import CommandAnswer, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from openmemory.cli.connect import Plan
     from openmemory.connect.clients import AssistantClient
     from openmemory.connect.hooks import Hook
 
@@ -104,41 +99,6 @@ def status(json: Json = False) -> None:
             rows.append(row)
     cells = [(row["title"], ", ".join(row["hooks"]) or row.get("problem", "none"), row["file"]) for row in rows]
     CommandAnswer(rows, Table(["client", "hooks", "file"], cells, wide="file")).show(json=json)
-
-
-def adding(
-    clients: list[AssistantClient],
-    data_dir: str | None,
-    config: Path | None,
-    *,
-    user: str | None = None,
-    url: str | None = None,
-    budget: int | None = None,
-    more: Sequence[str] = (),
-) -> list[Plan]:
-    """The changes that add the hooks of some assistants."""
-    from openmemory.cli.client import checked_url
-    from openmemory.cli.finding import data_folder
-    from openmemory.cli.options import load_settings
-    from openmemory.connect import connections
-    from openmemory.connect.clients import ServerAddress
-    from openmemory.connect.servers import program
-
-    if url is not None:
-        where = ["--url", checked_url(url).rstrip("/")]
-    else:
-        # A hook has no time to read settings.
-        where = ["--data-dir", str(data_folder(load_settings(config, here=False, data_dir=data_dir)))]
-    told = [*where, *(["--user", user] if user else []), *(["--budget", str(budget)] if budget else []), *more]
-    addresses = {it.app: ServerAddress(command=(*program(), "hook", "--client", it.app, *told)) for it in clients}
-    return [(it, partial(connections.connecting, it, addresses[it.app], it.file)) for it in clients]
-
-
-def removing(clients: list[AssistantClient]) -> list[Plan]:
-    """The changes that take the hooks of some assistants out."""
-    from openmemory.connect import connections
-
-    return [(it, partial(connections.disconnecting, it, it.file)) for it in clients if it.file.exists()]
 
 
 def _chosen(names: list[str] | None, chosen: list[Hook] | None = None) -> list[AssistantClient]:

@@ -42,7 +42,7 @@ def mcp(
         key = credential(settings)
     else:
         address, key = checked_url(url).rstrip("/"), client_key()
-    from openmemory.cli.git import Checkout
+    from openmemory.cli.checkout import Checkout
     from openmemory.mcp.bridge import HereProject, bridge
 
     folder = os.getcwd()  # noqa: PTH109 - `pathlib` is not needed otherwise

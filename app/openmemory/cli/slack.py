@@ -11,13 +11,11 @@ from openmemory.cli.client import Client, connected, path_part
 from openmemory.cli.operations import Yes
 from openmemory.cli.options import AsApp, Query, Rows, User, words
 from openmemory.cli.output import CommandAnswer, Table, confirm, local_time, plain
-from openmemory.cli.slack_loading import channels, connect, import_, listen, load
-from openmemory.errors import Forbidden, NotFound
-from openmemory.slack.schemas import SLACK_BOT
+from openmemory.cli.slack_loading import PATH, channels, connect, import_, listen, load, of_both, stored
+from openmemory.errors import NotFound
 
 slack = typer.Typer(no_args_is_help=True)
 
-_PATH = "/api/v1/slack"
 After = Annotated[
     str | None,
     typer.Option(metavar="TIME", callback=times.start, help="Only from this time on: a date, a time, or yesterday."),
@@ -55,23 +53,6 @@ async def status(client: Client, *, user: User = None, app: AsApp = None) -> Com
     return CommandAnswer({"users": found}, table, notes=[] if rows else ["No channel is stored."])
 
 
-async def stored(client: Client, user: str | None, app: str | None = None) -> list[dict[str, Any]]:
-    """The channels of a user; without a name, those of one's own and the public ones, if they may be read."""
-    return await _of_both(client, "channels", user, {"app": app})
-
-
-async def _of_both(client: Client, what: str, user: str | None, params: dict[str, Any]) -> list[Any]:
-    """The answers for a user; without a name, those for oneself and for slack-bot, if the credential allows it."""
-    found = [await client.call("GET", f"{_PATH}/{what}", params=params | {"user_id": user})]
-    if user is None and await client.user(None) != SLACK_BOT:
-        try:
-            found.append(await client.call("GET", f"{_PATH}/{what}", params=params | {"user_id": SLACK_BOT}))
-        except (Forbidden, NotFound) as error:
-            if error.code not in ("user_not_allowed", "user_not_found"):
-                raise
-    return found
-
-
 def _loaded(one: dict[str, Any]) -> str:
     return local_time(float(one["through"])) if one["through"] else ""
 
@@ -95,7 +76,7 @@ async def search(
         "app": app, "query": words(query), "channel": channel, "author": author, "from_date": after,
         "to_date": before, "limit": limit,
     }  # fmt: skip
-    answers = await _of_both(client, "search", user, params)
+    answers = await of_both(client, "search", user, params)
     hits = sorted((one for answer in answers for one in answer["results"]), key=lambda one: -one["score"])[:limit]
     notes = {answer["note"]: None for answer in answers if answer.get("note") and (answer["results"] or not hits)}
     rows = [
@@ -119,7 +100,7 @@ async def forget(
     if not owners:
         raise NotFound(f"No channel {plain(name)!r} is stored.", code="channel_not_found")
     confirm(f"Erase the channel {plain(name)} of {owners[0]}?", yes)
-    path = f"{_PATH}/channels/{path_part(name)}"
+    path = f"{PATH}/channels/{path_part(name)}"
     gone = await client.call("DELETE", path, params={"user_id": owners[0]})
     return CommandAnswer(gone | {"user": owners[0]}, f"Erased {gone['messages']} messages of {owners[0]}.")
 

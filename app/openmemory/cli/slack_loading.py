@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from openmemory.slack.loading import SlackLoaded
     from openmemory.slack.web_api import WebApi
 
-_PATH = "/api/v1/slack"
+PATH = "/api/v1/slack"
 _VARIABLES = ("SLACK_TOKEN", "SLACK_BOT_TOKEN")
 _SHOWN = 20
 
@@ -252,7 +252,7 @@ def _saving(client: Client, owner: str | None) -> Save:
     async def save(part: ChannelPart) -> SlackSaved:
         body = {"user_id": owner, "app": APP, **asdict(part)}
         try:
-            done = await client.call("POST", f"{_PATH}/messages", body=body, patient=True)
+            done = await client.call("POST", f"{PATH}/messages", body=body, patient=True)
         except Forbidden as error:
             if error.code != "user_not_allowed":
                 raise
@@ -263,10 +263,27 @@ def _saving(client: Client, owner: str | None) -> Save:
     return save
 
 
+async def stored(client: Client, user: str | None, app: str | None = None) -> list[dict[str, Any]]:
+    """The channels of a user; without a name, those of one's own and the public ones, if they may be read."""
+    return await of_both(client, "channels", user, {"app": app})
+
+
+async def of_both(client: Client, what: str, user: str | None, params: dict[str, Any]) -> list[Any]:
+    """The answers for a user; without a name, those for oneself and for slack-bot, if the credential allows it."""
+    found = [await client.call("GET", f"{PATH}/{what}", params=params | {"user_id": user})]
+    if user is None and await client.user(None) != SLACK_BOT:
+        try:
+            found.append(await client.call("GET", f"{PATH}/{what}", params=params | {"user_id": SLACK_BOT}))
+        except (Forbidden, NotFound) as error:
+            if error.code not in ("user_not_allowed", "user_not_found"):
+                raise
+    return found
+
+
 async def _known(client: Client, owner: str | None, channel: SlackChannel) -> StoredChannel | None:
     """Returns the state of a channel of its owner; None if it is not stored."""
     try:
-        found = await client.call("GET", f"{_PATH}/channels", params={"user_id": owner})
+        found = await client.call("GET", f"{PATH}/channels", params={"user_id": owner})
     except NotFound:
         return None
     return next((one for one in map(_as_stored, found["channels"]) if one.channel_id == channel.id), None)
@@ -274,8 +291,6 @@ async def _known(client: Client, owner: str | None, channel: SlackChannel) -> St
 
 async def _stored(client: Client, user: str | None) -> list[tuple[str, StoredChannel]]:
     """The stored channels with their users."""
-    from openmemory.cli.slack import stored
-
     found = await stored(client, user)
     return [(of["user"], _as_stored(one)) for of in found for one in of["channels"]]
 

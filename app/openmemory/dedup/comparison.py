@@ -22,10 +22,10 @@ from openmemory.dedup.replacement import LONGEST, Verdict, judge
 from openmemory.dedup.replacement_weights import digest
 from openmemory.embeddings.chance import USUAL, ChanceCosine
 from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.index.entries import array_of
 from openmemory.index.port import Filter, Hit, IndexUnavailable
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
-from openmemory.index.sync.entries import array_of
 from openmemory.index.sync.reconcile import SyncRunning, alone
 
 log = logging.getLogger(__name__)

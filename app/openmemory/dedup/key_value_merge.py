@@ -24,12 +24,12 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.database.locks import lock
 from openmemory.dedup.key_values import FACTS, Pairs, merged, parsed
-from openmemory.dedup.port import Dedup
 from openmemory.dedup.rewriting import complete, rewritable
 from openmemory.dedup.scope import SharedScope
 from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
 from openmemory.memories import changes
+from openmemory.memories.deduplication import Dedup
 from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle.superseding import LATE
 from openmemory.memories.models import LOOKS_LIKE_KEY_VALUES, Memory, MemoryRevision

@@ -8,10 +8,10 @@ from openmemory.config.sections import DedupSettings
 from openmemory.database.engine import Database
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
-from openmemory.dedup.port import Dedup
 from openmemory.dedup.scope import SharedScope
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Spaces
+from openmemory.memories.deduplication import Dedup
 from openmemory.memories.intake import Intake
 from openmemory.memories.schemas import CheckedMemory
 

@@ -29,9 +29,9 @@ from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
 from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
+from openmemory.index.entries import array_of
 from openmemory.index.port import Filter, Hit, IndexUnavailable
 from openmemory.index.space import Space, Spaces
-from openmemory.index.sync.entries import array_of
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, NearbyMemory

@@ -25,7 +25,6 @@ from openmemory.audit.access_log import AccessType
 from openmemory.config.sections import DedupSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, MIN_SIMILARITY, Relation
-from openmemory.dedup.port import Dedup
 from openmemory.dedup.rewriting import complete, rewritable
 from openmemory.dedup.sameness import item, sameness
 from openmemory.dedup.scope import SharedScope
@@ -36,6 +35,7 @@ from openmemory.index.models import ItemKind, OutboxEntry
 from openmemory.index.port import Filter, Hit, IndexUnavailable
 from openmemory.index.space import Spaces
 from openmemory.memories import changes
+from openmemory.memories.deduplication import Dedup
 from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import superseding
 from openmemory.memories.models import Memory

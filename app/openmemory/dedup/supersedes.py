@@ -11,9 +11,9 @@ from sqlalchemy import func, select
 from openmemory.access.apps import refuse_if_paused
 from openmemory.access.readable import readable_by
 from openmemory.database.engine import Tx
-from openmemory.dedup.port import Dedup
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes, repository
+from openmemory.memories.deduplication import Dedup
 from openmemory.memories.lifecycle import superseding
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded

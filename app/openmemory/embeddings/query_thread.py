@@ -11,12 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
-
-if TYPE_CHECKING:
-    from openmemory.embeddings.local import Model
 
 
 class _Waiting:
@@ -41,13 +38,25 @@ class _Waiting:
             self.answer.set_result(outcome)
 
 
+class Network(Protocol):
+    """A loaded tokenizer and network."""
+
+    def encode(self, texts: Sequence[str]) -> Sequence[Any]:
+        """Returns the tokens of each text."""
+        ...
+
+    def run(self, encodings: Sequence[Any]) -> Sequence[QueryEmbedding]:
+        """Returns the embedding of each text."""
+        ...
+
+
 class QueryThread:
     """The queue and its thread, which starts with the first query.
 
     `network` returns the loaded network and may load it; `runs` selects which rows of a batch are embedded together.
     """
 
-    def __init__(self, network: Callable[[], Model], runs: Callable[[Sequence[Any]], list[list[int]]]) -> None:
+    def __init__(self, network: Callable[[], Network], runs: Callable[[Sequence[Any]], list[list[int]]]) -> None:
         self._network = network
         self._runs = runs
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()

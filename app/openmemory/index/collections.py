@@ -13,8 +13,8 @@ from uuid import UUID
 import numpy as np
 
 from openmemory.index.conditions import LABELS, TENANT, labels_of
+from openmemory.index.entries import ending, packed
 from openmemory.index.port import NOBODY, Owner, Point, Vector, Vectors, Watermark
-from openmemory.index.sync.entries import ending, packed
 
 WATERMARK = 0x6F6D776D
 """The id of the point that contains a collection's watermark: a number, unlike the id of any memory."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from uuid import UUID
 
+from openmemory.index.entries import IndexEntries
 from openmemory.index.port import (
     Filter,
     Hit,
@@ -18,7 +19,6 @@ from openmemory.index.port import (
     VectorIndex,
     Watermark,
 )
-from openmemory.index.sync.entries import IndexEntries
 
 RETRY_AFTER = 2.0
 """The seconds after a failed open during which it is not tried again."""

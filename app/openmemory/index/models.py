@@ -11,7 +11,7 @@ from sqlalchemy import ARRAY, BigInteger, CheckConstraint, ForeignKeyConstraint,
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from openmemory.access.models import NEW_ID, NOW
+from openmemory.database.columns import NEW_ID, NOW
 from openmemory.database.engine import Base
 
 

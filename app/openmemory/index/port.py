@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmemory.access.rules import ALL, Rules
-from openmemory.index.sync.entries import IndexEntries
+from openmemory.index.entries import IndexEntries
 
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (dimension,), unit length, finite."""

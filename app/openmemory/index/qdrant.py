@@ -33,6 +33,7 @@ from openmemory.index.collections import (
     watermark_payload,
 )
 from openmemory.index.conditions import LABELS, TENANT
+from openmemory.index.entries import IndexEntries
 from openmemory.index.multi_vector import MORE, WORDS, best, chunks
 from openmemory.index.port import (
     Accept,
@@ -50,7 +51,6 @@ from openmemory.index.port import (
     chunks_of,
 )
 from openmemory.index.qdrant_format import check_collection, configuration, cosines, filter_of, hits, sparse, vectors
-from openmemory.index.sync.entries import IndexEntries
 
 log = logging.getLogger(__name__)
 

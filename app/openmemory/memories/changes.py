@@ -41,9 +41,8 @@ from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
-from openmemory.memories import repository
+from openmemory.memories import repository, state_machine
 from openmemory.memories.fields import ADDED, names_of, typed
-from openmemory.memories.lifecycle import states
 from openmemory.memories.models import (
     LAST_REVISION,
     STATE,
@@ -404,7 +403,7 @@ async def change_state(
         await _archive_expired(tx, caller, exists().where(returning.id == func.any(ids), same))
     chosen = (
         select(Memory.id, Memory.state, (Memory.expires_at <= func.now()).label("expired"))
-        .where(which, or_(*(Memory.state == state for state in states.sources(target))))
+        .where(which, or_(*(Memory.state == state for state in state_machine.sources(target))))
         .order_by(Memory.id)
         .with_for_update(key_share=True)
         .cte("chosen")

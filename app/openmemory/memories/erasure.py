@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Uuid, and_, bindparam, delete, func, select, text
@@ -14,8 +15,6 @@ from openmemory.database.engine import Tx
 from openmemory.index.models import Embedding, ItemKind
 from openmemory.index.sync import outbox
 from openmemory.memories.models import Memory
-from openmemory.sources import passages
-from openmemory.sources.models import Passage
 
 _FORGET_CAPTURES = text("DELETE FROM captures WHERE memory_ids && :ids").bindparams(bindparam("ids", type_=ARRAY(Uuid)))
 """Captures contain the conversation and earlier texts, so they are deleted as well."""
@@ -46,6 +45,10 @@ _FORGET_CATEGORIES = text(
 """Removes categories that no user has any more: their names are words of the erased user."""
 
 
+EraseSources = Callable[[Tx, UUID], Awaitable[Any]]
+"""Removes what a user has besides memories: conversations, sessions, files and documents, with their vectors."""
+
+
 async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
     """Permanently remove memories: rows, texts, history, access log with query texts, vectors, rules about them."""
     owners = list(await tx.scalars(select(Memory.user_id).where(Memory.id == func.any(list(ids))).distinct()))
@@ -62,13 +65,13 @@ async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
     return len(gone)
 
 
-async def erase_user(tx: Tx, user_id: UUID) -> int:
+async def erase_user(tx: Tx, user_id: UUID, erase_sources: EraseSources) -> int:
     """Remove a user with all their data, including apps and rules. Returns the number of memories removed."""
     await tx.execute(select(User.id).where(User.id == user_id).with_for_update())
     ids = list(await tx.scalars(select(Memory.id).where(Memory.user_id == user_id)))
     categories = list(await tx.scalars(_CATEGORIES_OF, {"user": user_id}))
     count = await erase(tx, ids)
-    await passages.erase(tx, Passage.user_id == user_id)
+    await erase_sources(tx, user_id)
     await tx.execute(delete(App).where(App.owner_id == user_id))
     await tx.execute(delete(User).where(User.id == user_id))
     # Locked first: whoever refers to one of them meanwhile is seen by the next statement, or waits for it.

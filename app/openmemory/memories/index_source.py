@@ -13,8 +13,8 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.index.bm25 import packed_lexemes, text_vectors
 from openmemory.index.collections import same_uuid
+from openmemory.index.entries import IndexEntries, array_of
 from openmemory.index.port import Payload, Point
-from openmemory.index.sync.entries import IndexEntries, array_of
 from openmemory.index.sync.writer import Text, Version
 from openmemory.memories.intake import STATE
 from openmemory.memories.models import Memory, MemoryCategory

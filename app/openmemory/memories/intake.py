@@ -8,10 +8,10 @@ from typing import Any
 
 from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
-from openmemory.content_policy.policy import ContentPolicy
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
+from openmemory.memories.content_policy import ContentPolicy
 from openmemory.memories.schemas import Amendment, CheckedMemory, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.state import State
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
-from openmemory.access.models import NEW_ID, NOW
+from openmemory.database.columns import NEW_ID, NOW
 from openmemory.database.engine import Base
 from openmemory.memories.state import State
 

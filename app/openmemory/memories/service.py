@@ -17,24 +17,23 @@ from openmemory.access.directory import Directory
 from openmemory.access.keys import ApiKeys
 from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import is_not_paused, readable_by
-from openmemory.audit import access_log, audit_log, service
+from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.schemas import AccessLogPage, AuditAction
 from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
-from openmemory.dedup import read_back
-from openmemory.dedup.port import Dedup, DedupPolicy
 from openmemory.errors import BatchRefused, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.memories import changes, erasure, idempotency, repository, stored_rows, validation
+from openmemory.memories import accesses, changes, erasure, idempotency, read_back, repository, stored_rows, validation
 from openmemory.memories.analyze import AnalyzeAfterWrites
+from openmemory.memories.deduplication import Dedup, DedupPolicy
+from openmemory.memories.erasure import EraseSources
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import restoring, transitions
-from openmemory.memories.lifecycle.states import ALLOWED, refuse
 from openmemory.memories.listing import pages, ranked
 from openmemory.memories.listing.criteria import ListCriteria, parameters
 from openmemory.memories.listing.pages import ListAccess, Slice
@@ -55,6 +54,7 @@ from openmemory.memories.schemas import (
     Page,
 )
 from openmemory.memories.state import State
+from openmemory.memories.state_machine import ALLOWED, refuse
 
 MAX_PAGE_SIZE = 100
 RELATED = 5
@@ -75,6 +75,7 @@ class Memories:
         rates: RateLimiter,
         keys: ApiKeys,
         capture: CaptureSettings,
+        erase_sources: EraseSources,
     ) -> None:
         self._database = database
         self._directory = directory
@@ -83,6 +84,7 @@ class Memories:
         self._analyze_after_writes = analyze_after_writes
         self._rates = rates
         self._keys = keys
+        self._erase_sources = erase_sources
         self.intake = Intake(limits, capture)
         self.written: Counter[str] = Counter()
         """Memories written since the start, by operation: add, duplicate, update, supersede, erase or a state."""
@@ -432,7 +434,7 @@ class Memories:
         caller.must_be_owner("erase themself")
         caller.may_write()
         async with self._database.transaction() as tx:
-            erased = await erasure.erase_user(tx, caller.user_id)
+            erased = await erasure.erase_user(tx, caller.user_id, self._erase_sources)
             await audit_log.record(tx, caller, AuditAction.USER_ERASE, detail={"memories": erased})
         self.written["erase"] += erased
         self._directory.forget(caller.user)
@@ -475,7 +477,7 @@ class Memories:
             if await repository.get(tx, caller, memory_id) is None:
                 raise repository.no_memory()
             await audit_log.record(tx, caller, AuditAction.MEMORY_ACCESS_LOG, [memory_id])
-            return await service.page(tx, caller, memory_id, page=page, page_size=page_size, fold=fold)
+            return await accesses.page(tx, caller, memory_id, page=page, page_size=page_size, fold=fold)
 
 
 def _kept(caller: Caller) -> tuple[State, ...]:

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ForeignKey, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
-from openmemory.access.models import NOW
+from openmemory.database.columns import NOW
 from openmemory.database.engine import Base
 
 

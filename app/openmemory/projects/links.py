@@ -23,8 +23,8 @@ from openmemory.database.locks import lock
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
+from openmemory.index.entries import array_of
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.index.sync.entries import array_of
 from openmemory.memories import repository, validation
 from openmemory.memories.lifecycle import superseding
 from openmemory.memories.models import Memory

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueCon
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from openmemory.access.models import NEW_ID, NOW
+from openmemory.database.columns import NEW_ID, NOW
 from openmemory.database.engine import Base
 from openmemory.memories.models import STATE
 from openmemory.memories.state import State

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import orjson
 
 from openmemory.access.rules import ALL, RuleObjects, Rules
+from openmemory.index.entries import array_of
 from openmemory.index.models import ItemKind
-from openmemory.index.sync.entries import array_of
 
 _MEMBERS = {
     "memories": "m.id in (table {name})",

@@ -39,8 +39,8 @@ from openmemory.content_policy.injection import LABEL
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
+from openmemory.index.entries import array_of
 from openmemory.index.models import EmbeddingTokens, ItemKind
-from openmemory.index.sync.entries import array_of
 from openmemory.search.corpus import MEMORIES, Corpus
 
 MAX_HITS = 15

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from openmemory.access.rules import ALL, Rules
 from openmemory.database.sql_files import sql_template
+from openmemory.index.entries import array_of
 from openmemory.index.models import ItemKind
-from openmemory.index.sync.entries import array_of
 from openmemory.search import acl_sql
 from openmemory.search.acl_sql import UNRULED, RuleSets, sets_of
 

@@ -36,8 +36,8 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.identity.caller import Caller, Default
+from openmemory.index.entries import array_of
 from openmemory.index.models import ItemKind
-from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Memory
 from openmemory.memories.repository import CATEGORY_NAMES, TEXT_APP_NAME
 from openmemory.search import newer

@@ -15,8 +15,8 @@ from socket import socket
 import uvicorn
 from starlette.types import ASGIApp
 
-from openmemory.cli.exits import Exit
 from openmemory.config.settings import Settings
+from openmemory.server.exits import Exit
 from openmemory.server.sockets import url_of
 from openmemory.server.stopping import Stopping
 from openmemory.server.web import Server, public

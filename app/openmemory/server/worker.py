@@ -14,9 +14,9 @@ import time
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 
-from openmemory.cli.exits import Exit, exit_of, one_line
 from openmemory.config.settings import Settings
 from openmemory.errors import OpenMemoryError
+from openmemory.server.exits import Exit, exit_of, one_line
 from openmemory.server.processes import loop_factory, serve_stores
 from openmemory.server.stopping import PATIENCE, Stopping
 from openmemory.stores import Stores

@@ -13,10 +13,10 @@ from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.index.bm25 import packed_lexemes, text_vectors
 from openmemory.index.collections import same_uuid
+from openmemory.index.entries import IndexEntries, array_of
 from openmemory.index.models import Embedding, ItemKind
 from openmemory.index.port import Payload, Point, SparseVector
 from openmemory.index.sync import outbox
-from openmemory.index.sync.entries import IndexEntries, array_of
 from openmemory.index.sync.writer import Text, Version
 from openmemory.memories.state import State
 from openmemory.sources.models import Passage, PassageKind
@@ -89,6 +89,11 @@ async def erase(tx: Tx, which: ColumnElement[bool]) -> list[UUID]:
     await tx.execute(delete(Embedding).where(Embedding.kind == ItemKind.PASSAGE.value, Embedding.id == func.any(ids)))
     await outbox.add_entries(tx, ItemKind.PASSAGE, ids)
     return ids
+
+
+async def erase_of_user(tx: Tx, user_id: UUID) -> list[UUID]:
+    """Permanently remove all passages of a user with their vectors. Returns their ids."""
+    return await erase(tx, Passage.user_id == user_id)
 
 
 async def _rows(tx: Tx, statement: CompiledStatement, ids: Sequence[UUID]) -> list[tuple[Any, Any]]:

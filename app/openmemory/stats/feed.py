@@ -22,9 +22,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
-from openmemory.access.models import App, AuditEvent
+from openmemory.access.models import App
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
+from openmemory.audit.models import AuditEvent
 from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from openmemory.access.models import NOW
+from openmemory.database.columns import NOW
 from openmemory.database.engine import Base
 
 

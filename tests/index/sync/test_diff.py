@@ -8,8 +8,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openmemory.index.entries import IndexEntries, IndexEntry
 from openmemory.index.sync.diff import compare
-from openmemory.index.sync.entries import IndexEntries, IndexEntry
 
 ENTRIES = st.builds(
     IndexEntry,

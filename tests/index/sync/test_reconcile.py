@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import func, select
 
 from openmemory.identity.caller import Caller
+from openmemory.index.entries import IndexEntry
 from openmemory.index.models import ItemKind
 from openmemory.index.port import Payload, Point
 from openmemory.index.sync import outbox
-from openmemory.index.sync.entries import IndexEntry
 from openmemory.index.sync.reconcile import LOCK, SyncRunning, SyncStatistics
 from openmemory.index.sync.writer import Delivered
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate

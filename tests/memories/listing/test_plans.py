@@ -17,10 +17,10 @@ from sqlalchemy import Engine, event, text
 from openmemory.config.settings import Settings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
-from openmemory.dedup import key_value_merge, read_back
+from openmemory.dedup import key_value_merge
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
-from openmemory.memories import short_ids
+from openmemory.memories import read_back, short_ids
 from openmemory.memories.lifecycle.schemas import BulkChange, Selection
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.state import State

@@ -35,6 +35,7 @@ from openmemory.index.engine.calls import CHUNK, buffer, guarded, sparse, with_c
 from openmemory.index.engine.mapped_memory import release_mapped
 from openmemory.index.engine.rest_format import one_condition
 from openmemory.index.engine.shards import Shard, VectorLayout
+from openmemory.index.entries import IndexEntries
 from openmemory.index.multi_vector import MORE, WORDS, best, chunks, named
 from openmemory.index.port import (
     NO_WORDS,
@@ -51,7 +52,6 @@ from openmemory.index.port import (
     Watermark,
     chunks_of,
 )
-from openmemory.index.sync.entries import IndexEntries
 from openmemory.resilience.atomic_files import replacing
 
 SLICE = 64

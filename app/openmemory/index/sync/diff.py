@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from uuid import UUID
 
-from openmemory.index.sync.entries import IndexEntries, id_of
+from openmemory.index.entries import IndexEntries, id_of
 
 _NONE = IndexEntries(b"")
 

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
+from openmemory.index.entries import IndexEntries
 from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
 from openmemory.index.port import IndexUnavailable, Watermark
@@ -21,7 +22,6 @@ from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.diff import ComparedSection, compare, merged
-from openmemory.index.sync.entries import IndexEntries
 from openmemory.index.sync.prefetch import ahead
 from openmemory.index.sync.repair import Repair
 from openmemory.index.sync.runs import Run, RunLog, SyncStatistics, recent

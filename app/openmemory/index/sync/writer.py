@@ -16,10 +16,10 @@ from openmemory.database.engine import Database, Tx
 from openmemory.embeddings.chunks import stored_as
 from openmemory.embeddings.port import Codes
 from openmemory.index import tokens
+from openmemory.index.entries import IndexEntries, array_of
 from openmemory.index.models import ItemKind
 from openmemory.index.port import NO_VECTORS, Point
 from openmemory.index.space import Space
-from openmemory.index.sync.entries import IndexEntries, array_of
 
 EMBEDDED_TOGETHER = 128
 """The number of texts that are embedded before their vectors are stored: the maximum loss after a failure or a stop."""

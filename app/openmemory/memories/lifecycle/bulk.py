@@ -31,9 +31,9 @@ from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.memories import changes, erasure, repository, validation
+from openmemory.memories import changes, erasure, repository, state_machine, validation
 from openmemory.memories.intake import Intake
-from openmemory.memories.lifecycle import states, transitions, undoing
+from openmemory.memories.lifecycle import transitions, undoing
 from openmemory.memories.lifecycle.schemas import BulkChange, Selection
 from openmemory.memories.lifecycle.undoing import Undone
 from openmemory.memories.listing.criteria import ListCriteria, parameters
@@ -197,7 +197,7 @@ def _only_owner(caller: Caller) -> None:
 def _concerned(change: BulkChange, category: UUID | None) -> ColumnElement[bool]:
     """The memories that a change would make different."""
     if change.state is not None:
-        return or_(*(Memory.state == state for state in states.sources(change.state)))
+        return or_(*(Memory.state == state for state in state_machine.sources(change.state)))
     if category is not None:
         filed = exists().where(MemoryCategory.memory_id == Memory.id, MemoryCategory.category_id == category)
         return not_(filed.correlate(Memory))
@@ -216,7 +216,7 @@ async def _refuse(tx: Tx, which: _Which, target: State | None) -> None:
     if not found:
         raise repository.no_memory()
     if target is not None and (others := [state for state in found if state is not target]):
-        raise states.refuse(others[0], target)
+        raise state_machine.refuse(others[0], target)
 
 
 async def _move(tx: Tx, caller: Caller, action: UUID, target: State) -> None:

@@ -16,7 +16,6 @@ from openmemory.access.restore import DERIVED
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.schemas import AuditAction
-from openmemory.categories import restore
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.index.sync import outbox
@@ -275,9 +274,8 @@ async def write(
     await tx.execute(_ADD_ENTRIES)
     rules = await of_access.restore_rules(tx, caller)
     policies = await restore_policies(tx, caller)
-    descriptions = await restore.restore_descriptions(tx, caller)
     outcomes = (await tx.execute(_COUNT)).one()._mapping
-    done = {**outcomes, "rules": rules, "policies": policies, "descriptions": descriptions}
+    done = {**outcomes, "rules": rules, "policies": policies}
     await access_log.log_chosen(tx, caller, AccessType.UPDATE, _REPLACED, {"operation": "import"})
     await audit_log.record_chosen(tx, caller, AuditAction.MEMORY_IMPORT, _WRITTEN, detail={**detail, **done})
     return {**done, "revisions": revisions, "history": history, "access_logs": access_logs, "vectors": vectors}

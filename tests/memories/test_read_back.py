@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.access.schemas import GrantCreate
-from openmemory.dedup import read_back
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
+from openmemory.memories import read_back
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRowAdded, MemoryUpdate
 from openmemory.memories.state import State
 from openmemory.search.schemas import SearchQuery

@@ -1,8 +1,8 @@
 import pytest
 
 from openmemory.errors import ConflictError
-from openmemory.memories.lifecycle.states import ALLOWED, refuse, sources
 from openmemory.memories.state import State
+from openmemory.memories.state_machine import ALLOWED, refuse, sources
 
 
 def test_every_state_has_its_row_and_leads_somewhere():
