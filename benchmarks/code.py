@@ -34,7 +34,7 @@ from sqlalchemy import text
 from benchmarks.collections import Collection, Question, interval, mean
 from benchmarks.evaluation import Asked, by_ranks, patient
 from benchmarks.service import temporary_folder
-from openmemory.cli.reading import Folder
+from openmemory.doors.cli.reading import Folder
 from openmemory.errors import Invalid
 from openmemory.search.corpus import PASSAGES
 from openmemory.services import Services, open_services

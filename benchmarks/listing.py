@@ -32,8 +32,8 @@ from benchmarks.yardstick import REFERENCE, Yardstick
 from openmemory.config.settings import Settings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
+from openmemory.doors.server.application import create_app
 from openmemory.memories.state import State
-from openmemory.server.application import create_app
 from openmemory.services import open_services
 
 APPS = {

@@ -28,13 +28,13 @@ from benchmarks.seed import USER, questions, seed
 from benchmarks.service import temporary_folder
 from openmemory.access.schemas import KeyCreate
 from openmemory.config.settings import Settings
+from openmemory.doors.rest.api import include_rest
+from openmemory.doors.server.application import create_app
 from openmemory.identity.principal import LOCAL
 from openmemory.identity.request import RequestContext, bind
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.rest.api import include_rest
 from openmemory.search import as_of, readback
 from openmemory.search.filter_sql import by_shape
-from openmemory.server.application import create_app
 from openmemory.services import Services, open_services
 
 SEARCH, MEMORIES = "/api/v1/memories/search", "/api/v1/memories"

@@ -29,6 +29,7 @@ from benchmarks.outage import outage
 from benchmarks.seed import USER, questions, seed, texts
 from benchmarks.service import temporary_folder
 from openmemory.config.settings import Settings
+from openmemory.doors.server.processes import settle
 from openmemory.index.collections import payload_of
 from openmemory.index.engine.calls import CHUNK, buffer
 from openmemory.index.engine.index import EdgeIndex
@@ -37,7 +38,6 @@ from openmemory.index.port import Point
 from openmemory.index.sync.repair import Repair
 from openmemory.index.sync.writer import IndexWriter
 from openmemory.search.schemas import SearchQuery
-from openmemory.server.processes import settle
 from openmemory.services import INDEXED_TABLES, Services, open_services
 from openmemory.stores import INDEX_FOLDER
 

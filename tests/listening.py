@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Iterable
 
-from openmemory.server.sockets import listen
+from openmemory.doors.server.sockets import listen
 
 
 def one_socket() -> socket.socket:

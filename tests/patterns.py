@@ -50,10 +50,16 @@ _ALL = frozenset(_METHODS.values())
 
 MADE = {
     ("openmemory.llm.completions", "refused_parameter"): r"\btemperature\b",
-    ("openmemory.web.templating", "marks_of"): r"(?<!\w)((?:a|tea|te|c\+\+)\w*)",
+    ("openmemory.doors.web.templating", "marks_of"): r"(?<!\w)((?:a|tea|te|c\+\+)\w*)",
     ("openmemory.categories.taxonomy", "described"): r"(?<!\w)(?:hive(?:es?|s|'s)?|bee|honey(?:es?|s|'s)?)(?!\w)",
-    ("openmemory.rest.routing", "__init__"): r"^/api/v1/memories/(?P<memory_id>[^/]+)/links/(?P<link_id>[^/]+)/?$",
-    ("openmemory.mcp.doors", "__init__"): r"^/mcp/(?P<client>[^/]+)/sse/(?P<user>[^/]+)/messages/{0,1}$",
+    (
+        "openmemory.doors.rest.http.routing",
+        "__init__",
+    ): r"^/api/v1/memories/(?P<memory_id>[^/]+)/links/(?P<link_id>[^/]+)/?$",
+    (
+        "openmemory.doors.mcp.transport.endpoints",
+        "__init__",
+    ): r"^/mcp/(?P<client>[^/]+)/sse/(?P<user>[^/]+)/messages/{0,1}$",
     ("openmemory.index.engine.shards", "_move_aside"): r"openmemory_1\.broken-(\d+)",
 }
 """Samples of the expressions that functions make of their arguments."""

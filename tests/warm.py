@@ -34,8 +34,11 @@ _ROOT = Path(__file__).parents[1]
 _LENGTH = struct.Struct("!I")
 _NUMBER = struct.Struct("!i")
 _MODULES = (
-    *(f"openmemory.cli.{name}" for name in ("commands", "client", "finding", "output")),
-    *(f"openmemory.server.{name}" for name in ("application", "hosting", "processes", "sockets", "web", "workers")),
+    *(f"openmemory.doors.cli.{name}" for name in ("commands", "client", "finding", "output")),
+    *(
+        f"openmemory.doors.server.{name}"
+        for name in ("application", "hosting", "processes", "sockets", "web", "workers")
+    ),
     "openmemory.index.engine.index", "openmemory.index.qdrant", "httpx", "psycopg",
     "uvloop",
 )  # fmt: skip

@@ -19,11 +19,11 @@ import typer
 from fastapi import FastAPI
 from pydantic import BaseModel, SecretStr
 
-from openmemory.cli.commands import complete
 from openmemory.config.sections import Section
 from openmemory.config.settings import Settings
-from openmemory.mcp.server import TOOLS
-from openmemory.rest.api import OPERATIONS, include_rest
+from openmemory.doors.cli.commands import complete
+from openmemory.doors.mcp.server import TOOLS
+from openmemory.doors.rest.api import OPERATIONS, include_rest
 
 Schema = dict[str, Any]
 

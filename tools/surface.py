@@ -16,8 +16,8 @@ from typing import Any
 import reference
 from fastapi import FastAPI
 
-from openmemory.mcp.server import TOOLS
-from openmemory.rest.api import include_rest
+from openmemory.doors.mcp.server import TOOLS
+from openmemory.doors.rest.api import include_rest
 
 
 def openapi() -> Any:

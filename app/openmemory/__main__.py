@@ -10,13 +10,13 @@ def main() -> None:
     """Run the command line. A failure is reported as one line on standard error and an exit code."""
     if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & {*sys.argv}:
         # Importing the other commands takes longer than a hook may take.
-        from openmemory.cli.hook import run
+        from openmemory.doors.cli.hook import run
 
         run(sys.argv[2:])
-    from openmemory.cli.commands import narrow
-    from openmemory.cli.option_names import in_options
+    from openmemory.doors.cli.commands import narrow
+    from openmemory.doors.cli.option_names import in_options
+    from openmemory.doors.server.exits import Exit, exit_of
     from openmemory.errors import OpenMemoryError
-    from openmemory.server.exits import Exit, exit_of
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

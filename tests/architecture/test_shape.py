@@ -132,13 +132,13 @@ def test_the_environment_is_read_for_settings_alone(root: Path) -> None:
         "app/openmemory/embeddings/providers.py",
         "app/openmemory/config/vendor_telemetry.py",
         # They have no time to import the settings.
-        "app/openmemory/cli/confirmed.py",
-        "app/openmemory/cli/hook.py",
+        "app/openmemory/doors/cli/confirmed.py",
+        "app/openmemory/doors/cli/hook.py",
     }
 
 
 @pytest.mark.parametrize("heavy", ["mem0", "numpy", "onnxruntime", "qdrant_client", "qdrant_edge", "tokenizers"])
 def test_the_command_line_imports_nothing_heavy_at_its_top(root: Path, heavy: str) -> None:
     pattern = re.compile(rf"^(import|from) {heavy}\b", re.MULTILINE)
-    files = [root / PACKAGE / "__main__.py", *(root / PACKAGE / "cli").rglob("*.py")]
+    files = [root / PACKAGE / "__main__.py", *(root / PACKAGE / "doors" / "cli").rglob("*.py")]
     assert [str(file.relative_to(root)) for file in files if file.is_file() and pattern.search(file.read_text())] == []

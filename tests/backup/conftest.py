@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from openmemory.backup.service import Backup
 from openmemory.config.settings import Settings
-from openmemory.server.application import create_app
+from openmemory.doors.server.application import create_app
 from openmemory.services import VERSION, Services
 from tests.capture.conftest import inferring, llm_server, model
 

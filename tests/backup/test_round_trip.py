@@ -44,7 +44,7 @@ from tests.backup.archives import (
 )
 from tests.backup.conftest import client_of
 from tests.clusters import furnish
-from tests.text_extraction.documents import send_document
+from tests.sources.text_extraction.documents import send_document
 
 AllOf = Callable[[Services, str], Awaitable[dict[str, Any]]]
 

@@ -25,9 +25,9 @@ from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
+from tests.doors.mcp.conftest import serving
 from tests.living import living
 from tests.llm.server import LlmServer, says
-from tests.mcp.conftest import serving
 
 Say = Callable[..., Awaitable[Outcome]]
 Done = Callable[..., Awaitable[None]]

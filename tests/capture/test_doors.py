@@ -16,8 +16,8 @@ from mcp_types import TextContent
 from openmemory.services import Services
 from tests import warm
 from tests.capture.conftest import does, numbers, operation
+from tests.doors.mcp.conftest import serving
 from tests.llm.server import Answer, LlmServer, says
-from tests.mcp.conftest import serving
 
 FIG = operation("ADD", text="Alice likes figs.")
 MEMORIES, CAPTURES = "/api/v1/memories", "/api/v1/captures"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import httpx
 
 from openmemory.capture.schemas import CaptureCreate, Turn
+from openmemory.doors.server.application import create_app
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.server.application import create_app
 from openmemory.services import Services
 from tests.capture.conftest import Say, does, operation
+from tests.doors.web.conftest import Visitor
 from tests.llm.server import LlmServer
-from tests.web.conftest import Visitor
 
 
 async def test_a_capture_is_shown_with_what_was_made_of_it_and_undone(

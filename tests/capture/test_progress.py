@@ -21,7 +21,8 @@ from tests.warm import clean_environment
 
 FIG = operation("ADD", text="Alice likes figs.")
 BRIDGE = (
-    "import asyncio, sys; from openmemory.config.settings import Settings; from openmemory.mcp.bridge import bridge;"
+    "import asyncio, sys; from openmemory.config.settings import Settings;"
+    "from openmemory.doors.mcp.transport.bridge import bridge;"
     "asyncio.run(bridge(sys.argv[1], Settings(), None, client='claude', user=sys.argv[2]))"
 )
 WAITS, ASKS = "The text is kept and waits for the language model", "Asking the language model (attempt 1)"

@@ -14,10 +14,10 @@ import pytest
 import typer
 import yaml
 
-from openmemory.cli.commands import complete
 from openmemory.connect.clients import ServerAddress
 from openmemory.connect.hooks import BRIEF, CAPTURE, hooked
-from openmemory.mcp.server import TOOLS
+from openmemory.doors.cli.commands import complete
+from openmemory.doors.mcp.server import TOOLS
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "plugins" / "claude-code"

@@ -22,7 +22,7 @@ from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, Memory
 from openmemory.memories.state import State
 from openmemory.services import Services
 from tests.adding import add_verbatim, adding_with
-from tests.mcp.conftest import serving
+from tests.doors.mcp.conftest import serving
 
 OLD, NEW = "Alice is allergic to peanuts.", "Alice has a peanut allergy."
 MORE = "Alice is allergic to peanuts and shellfish."

@@ -13,9 +13,9 @@ import pytest
 import typer
 from fastapi import FastAPI
 
-from openmemory.cli.commands import complete
 from openmemory.config.settings import keys
-from openmemory.rest.api import include_rest
+from openmemory.doors.cli.commands import complete
+from openmemory.doors.rest.api import include_rest
 from tests.docs.conftest import ROOT, Page
 
 CODE = re.compile(r"`([^`\n]+)`")

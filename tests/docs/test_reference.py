@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from openmemory.config.settings import keys
-from openmemory.mcp.server import TOOLS
-from openmemory.rest.api import ROUTERS
+from openmemory.doors.mcp.server import TOOLS
+from openmemory.doors.rest.api import ROUTERS
 from tests.docs.conftest import ROOT
 from tools import reference
 

@@ -32,6 +32,7 @@ from hypothesis.stateful import (
 from sqlalchemy import text
 
 from openmemory.config.settings import Settings
+from openmemory.doors.server.hosting import hosted_index
 from openmemory.identity.caller import Caller
 from openmemory.index.collections import collection_name
 from openmemory.index.engine.index import EdgeIndex
@@ -41,7 +42,6 @@ from openmemory.index.sync import outbox
 from openmemory.index.sync.reconcile import SyncRunning
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
-from openmemory.server.hosting import hosted_index
 from openmemory.services import Services, open_services
 from openmemory.stores import INDEX_FOLDER, Stores, open_stores
 from tests.clusters import furnish

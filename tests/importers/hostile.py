@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from tests.cli.installation import Installation
+from tests.doors.cli.installation import Installation
 
 Make = Callable[[Path, str], bytes]
 

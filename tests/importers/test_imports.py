@@ -22,7 +22,7 @@ from openmemory.importers.service import FileImport, FileReport
 from openmemory.importers.source import FileKind
 from openmemory.services import Services
 from openmemory.uploads.spool import Spool
-from tests.cli.installation import Installation, household
+from tests.doors.cli.installation import Installation, household
 from tests.importers.hostile import HOSTILE
 
 TRY = FileImport(dry_run=True)
@@ -230,7 +230,7 @@ async def test_memories_of_mem0_that_name_nobody_are_the_callers(
 async def test_an_archive_of_ours_is_imported_too(
     services: Services, bring: Bring, tmp_path: Path, new_user: str
 ) -> None:
-    from tests.cli.test_migrating import archives
+    from tests.doors.cli.test_migrating import archives
 
     of_one(tmp_path / "openmemory.db", new_user)
     archives(tmp_path / "openmemory.db", tmp_path / "out")

@@ -18,15 +18,15 @@ import pytest
 from mcp import Client as McpClient
 from sqlalchemy import text
 
-from openmemory.cli.client import Client
-from openmemory.cli.migrating import ImportRequest, Migration
-from openmemory.cli.migration_report import answer
+from openmemory.doors.cli.client import Client
+from openmemory.doors.cli.migrating import ImportRequest, Migration
+from openmemory.doors.cli.migration_report import answer
 from openmemory.errors import Invalid, SetupError, Unavailable
 from openmemory.services import Services
 from tests import warm
+from tests.doors.mcp.conftest import serving
 from tests.importers import stores
 from tests.importers.stores import COMMIT, id_of
-from tests.mcp.conftest import serving
 
 Make = Callable[[str], Awaitable[str]]
 

@@ -35,12 +35,12 @@ from openmemory.stores import open_stores
 from openmemory.telemetry.process import state
 from tests import warm
 from tests.clusters import furnish
+from tests.doors.mcp.conftest import serving
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.conftest import ServerStore
 from tests.index.models import LOCAL as DEFAULT_NAME
 from tests.index.models import ann
 from tests.index.serving import served
-from tests.mcp.conftest import serving
 
 MEMORIES = 6
 

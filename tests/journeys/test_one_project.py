@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests import warm
-from tests.cli.test_hook import AMPLE, hook
+from tests.doors.cli.test_hook import AMPLE, hook
 from tests.journeys.bridging import assistant
 from tests.journeys.service import Service
 

@@ -18,8 +18,8 @@ from mcp import Client
 from mcp.client.sse import sse_client
 
 from tests.clusters import furnish
+from tests.doors.mcp.streams import Stream, stream_of, tool
 from tests.journeys.service import START, Service, short_parent, starting, until
-from tests.mcp.streams import Stream, stream_of, tool
 
 pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
 
@@ -54,7 +54,7 @@ def workers(service: Service) -> list[psutil.Process]:
     return [
         child
         for child in psutil.Process(service.process.pid).children()
-        if "openmemory.server.worker" in child.cmdline()
+        if "openmemory.doors.server.worker" in child.cmdline()
     ]
 
 

@@ -20,7 +20,7 @@ from openmemory.objects.service_key import service_key
 from openmemory.objects.stores import FolderObjects
 from openmemory.services import Services
 from openmemory.sources.schemas import DocumentStored, NewDocument
-from tests.text_extraction.documents import send_document
+from tests.sources.text_extraction.documents import send_document
 
 KEY = secrets.token_bytes(32)
 MEGABYTE = 1024 * 1024

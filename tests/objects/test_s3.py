@@ -25,7 +25,7 @@ from tests.clusters import furnish
 from tests.faults.proxy import Mode, Proxy
 from tests.living import living
 from tests.required import lacking
-from tests.text_extraction.documents import send_document
+from tests.sources.text_extraction.documents import send_document
 
 PYTHON = Path(sys.prefix) / "s3" / "bin" / "python"
 SERVER = """

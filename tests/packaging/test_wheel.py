@@ -157,7 +157,7 @@ def test_it_can_be_imported_beside_a_project_whose_package_is_named_app(commands
     (project / "__init__.py").touch()
     (project / "main.py").write_text(
         "from fastapi import FastAPI\n"
-        "from openmemory.server.application import create_app\n"
+        "from openmemory.doors.server.application import create_app\n"
         "from openmemory.services import Services\n"
         "app = FastAPI()\n"
     )

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.config.settings import Settings
+from openmemory.doors.server.application import create_app
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.schemas import Method, SearchQuery
-from openmemory.server.application import create_app
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from openmemory.mcp.server import TOOLS
+from openmemory.doors.mcp.server import TOOLS
 
 IDS = [
     "1", "0", "-1", "-0", "9" * 30, "-" + "9" * 300, "9" * 4_000, "9" * 5_000, '""', '" "', '"' + "i" * 10_000 + '"',

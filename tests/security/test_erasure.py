@@ -25,7 +25,7 @@ from openmemory.services import Services, open_services
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
 from tests.clusters import furnish
 from tests.living import living
-from tests.text_extraction.documents import send_document
+from tests.sources.text_extraction.documents import send_document
 
 WORDS = 1_000
 

@@ -19,10 +19,10 @@ import pytest
 from openmemory.config.settings import Settings
 from openmemory.services import open_services
 from tests.clusters import furnish
+from tests.doors.mcp.conftest import ACCEPT, serving
+from tests.doors.mcp.streams import CLIENT, Stream, stream_of
 from tests.journeys.bridging import Bridge, bridged
 from tests.journeys.service import Service, short_parent, starting
-from tests.mcp.conftest import ACCEPT, serving
-from tests.mcp.streams import CLIENT, Stream, stream_of
 from tests.security.corpus import Due, Hostile, corpus
 
 MUTATIONS = int(os.environ.get("OPENMEMORY_TEST_MUTATIONS", "150"))

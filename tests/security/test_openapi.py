@@ -25,8 +25,8 @@ from schemathesis.engine.recorder import ScenarioRecorder
 from openmemory.config.settings import Settings
 from openmemory.services import open_services
 from tests.clusters import furnish
+from tests.doors.mcp.conftest import serving
 from tests.living import living
-from tests.mcp.conftest import serving
 
 KEY = "an-administrator-for-everyone-0123456789"
 AUTHORIZED = {"Authorization": f"Bearer {KEY}"}

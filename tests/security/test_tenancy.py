@@ -28,22 +28,22 @@ from openmemory.access.authentication import Authenticator
 from openmemory.audit import service
 from openmemory.capture import visibility
 from openmemory.config.settings import Settings
+from openmemory.doors.mcp.server import TOOLS
+from openmemory.doors.rest.http.credentials import COOKIE
+from openmemory.doors.rest.http.origins import Origins
+from openmemory.doors.server.application import create_app
+from openmemory.doors.web import pages, sign_in
+from openmemory.doors.web.page import FORM_COOKIE
 from openmemory.errors import Forbidden, TooMany
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL, Principal, Scope
-from openmemory.mcp.server import TOOLS
 from openmemory.memories.listing import statements
 from openmemory.memories.listing.criteria import ListCriteria
 from openmemory.memories.models import Memory
 from openmemory.projects.schemas import NewProject
-from openmemory.rest.credentials import COOKIE
-from openmemory.rest.origins import Origins
 from openmemory.search import as_of, readback
-from openmemory.server.application import create_app
 from openmemory.services import Services, open_services
 from openmemory.sources import conversations
-from openmemory.web import pages, sign_in
-from openmemory.web.page import FORM_COOKIE
 from tests.backup.archives import members
 from tests.clusters import furnish
 from tests.living import living

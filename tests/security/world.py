@@ -24,7 +24,7 @@ from openmemory.projects.schemas import NewCheckpoint, NewValue
 from openmemory.services import Services
 from openmemory.slack.schemas import ChannelPart, SlackMessage
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
-from tests.text_extraction.documents import send_document
+from tests.sources.text_extraction.documents import send_document
 
 USERS, APPS, MEMORIES, RULES = 4, 3, 14, 7
 THREADS, TURNS = 3, 2

@@ -51,9 +51,9 @@ from openmemory.sources.schemas import (
     NewDocument,
     StoredDocument,
 )
+from openmemory.sources.text_extraction.child import MAX_CHARACTERS
+from openmemory.sources.text_extraction.extraction import Extracted, TextExtraction
 from openmemory.sources.writing import NewPassage
-from openmemory.text_extraction.child import MAX_CHARACTERS
-from openmemory.text_extraction.extraction import Extracted, TextExtraction
 from openmemory.uploads.admission import Admission
 from openmemory.uploads.spool import Spool
 

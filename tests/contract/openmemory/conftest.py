@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from openmemory.services import Services
-from tests.mcp.conftest import serving
+from tests.doors.mcp.conftest import serving
 
 Remember = Callable[..., Awaitable[dict[str, Any]]]
 

@@ -18,8 +18,8 @@ from sqlalchemy import text
 from openmemory.config.settings import Settings
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
+from tests.doors.mcp.conftest import serving
 from tests.living import living
-from tests.mcp.conftest import serving
 
 CONFIG = "/api/v1/config"
 MASK = "********"

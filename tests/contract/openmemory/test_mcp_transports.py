@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.contract.openmemory.versions import speaking
-from tests.mcp.streams import CLIENT, stream_of, tool
+from tests.doors.mcp.streams import CLIENT, stream_of, tool
 
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -25,7 +25,7 @@ from openmemory.access.schemas import KeyCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
 from openmemory.services import Services
-from tests.mcp.conftest import serving
+from tests.doors.mcp.conftest import serving
 
 ORIGIN = "http://localhost:3000"
 BROWSER = {

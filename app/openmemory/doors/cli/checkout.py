@@ -1,0 +1,56 @@
+"""The commit that is checked out in a folder, and which others are in its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from openmemory.doors.cli import project
+from openmemory.doors.cli.git import GitFailed, git
+
+
+class Checkout:
+    """The repository of a folder, and the commit that is checked out."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = str(Path(folder).absolute())
+
+    def head(self) -> str | None:
+        """The commit that is checked out; None without a repository or before its first commit."""
+        return self.described().get("head")
+
+    def described(self) -> dict[str, str]:
+        """The commit (`head`) and the branch that are checked out; without those that there are not."""
+        found = project.described(self._folder)
+        return {name: found[name] for name in ("head", "branch") if name in found}
+
+    def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Returns two lists: the commits in the history of `head`, and the other commits.
+
+        Both are empty if Git cannot tell. In a shallow clone, the second is always empty.
+        """
+        try:
+            root = project.repository(self._folder)
+            return ([], []) if root is None else self._compared(Path(root), head, commits)
+        except GitFailed:
+            return [], []
+
+    @staticmethod
+    def _compared(folder: Path, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
+        listed = git(folder, "cat-file", "--batch-check=%(objectname) %(objecttype)", given=_lines([*commits, head]))
+        if listed is None:
+            return [], []
+        known = {line.partition(" ")[0] for line in listed.splitlines() if line.endswith(" commit")}
+        there = [one for one in commits if one in known]
+        outside = git(folder, "rev-list", "--stdin", given=_lines([*there, f"^{head}"])) if head in known else None
+        if outside is None:
+            return [], []
+        apart = set(outside.split())
+        reachable = [one for one in there if one not in apart]
+        if (git(folder, "rev-parse", "--is-shallow-repository") or "").strip() != "false":
+            return reachable, []
+        return reachable, [one for one in commits if one not in known or one in apart]
+
+
+def _lines(values: Sequence[str]) -> bytes:
+    return "".join(f"{one}\n" for one in values).encode()

@@ -1,0 +1,240 @@
+"""Tools for projects, and for values under a topic and a key. Offered by the toolset `projects`.
+
+Their names, arguments and JSON answers are those of DevMemory. A project is a namespace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel, Field
+
+from openmemory.doors.mcp.compact import block, further, inline, listing
+from openmemory.doors.mcp.compat.devmemory.answers import found_by, not_found
+from openmemory.doors.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
+from openmemory.doors.mcp.untrusted import Untrusted
+from openmemory.errors import NotFound
+from openmemory.memories.intake import KEYED
+from openmemory.memories.schemas import Event
+from openmemory.projects.kept import value_parts
+from openmemory.projects.schemas import NewProject, NewValue, RegisteredProject, StoredValue
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
+
+_PAGE = 50
+
+
+class RegisterArguments(Arguments):
+    projects = ("id",)
+
+    id: str = Field(description="The project: a namespace.")
+    name: str
+    root_path: str | None = None
+
+
+class NoArguments(Arguments):
+    pass
+
+
+class StatusArguments(Arguments):
+    project_id: str
+
+
+class SetArguments(Arguments):
+    project_id: str = Field(description="The project: a namespace.")
+    topic: str
+    key: str
+    value: str
+
+
+class KeyArguments(Arguments):
+    project_id: str
+    topic: str
+    key: str
+
+
+class ListValuesArguments(Arguments):
+    project_id: str
+    topic: str | None = None
+    page: int = Field(1, description=f"{_PAGE} a page.")
+
+
+class SearchValuesArguments(Arguments):
+    project_id: str
+    query: str = Field(description="A question, or keywords.")
+    limit: int | None = Field(None, description="10 by default.")
+
+
+class ValueOutput(BaseModel):
+    id: Id
+    project_id: str
+    topic: str
+    key: str
+    value: str
+    created_by: str
+    created_at: Time
+    updated_at: Time
+
+
+async def _register(services: Services, call: ToolCall[RegisterArguments]) -> Answer:
+    given = call.arguments
+    new = NewProject(given.id, given.name, given.root_path)
+    found = await services.projects.register(call.caller, new)
+    untrusted = Untrusted(services.settings.capture.injection)
+    said = f"Project registered: {inline(found.name or '')} ({inline(given.id)})"
+    return Answer([said], _project(found, untrusted), text=said)
+
+
+async def _projects(services: Services, call: ToolCall[NoArguments]) -> Answer:
+    listed = await services.projects.list(call.caller)
+    untrusted = Untrusted(services.settings.capture.injection)
+    found = [_project(one, untrusted) for one in listed.projects]
+    lines = [
+        f"{inline(one['id'])}: {inline(one['name'])} ({one['memory_count']} memories, {one['session_count']}"
+        f" conversations, {one['file_count']} files, {one['document_count']} documents)"
+        for one in found
+    ]
+    lines = lines or ["There are no projects that you may read."]
+    return Answer(lines, {"results": found}, untrusted.note(), found)
+
+
+async def _status(services: Services, call: ToolCall[StatusArguments]) -> Answer:
+    status = await services.projects.status(call.caller, call.arguments.project_id)
+    untrusted = Untrusted(services.settings.capture.injection)
+    one = _project(status.project, untrusted)
+    waiting = "ready" if not status.pending else f"{status.pending} waiting"
+    state = "none" if status.state_revision is None else f"revision {status.state_revision}"
+    lines = [f"{key}: {inline(str(value))}" for key, value in one.items() if value not in (None, "")]
+    data = {
+        "project": {key: one[key] for key in ("id", "name", "root_path")}, "memory_count": one["memory_count"],
+        "session_count": one["session_count"], "embedding_status": waiting, "state_revision": status.state_revision,
+    }  # fmt: skip
+    return Answer([*lines, f"state: {state}", f"vectors: {waiting}"], data, untrusted.note())
+
+
+def _project(one: RegisteredProject, untrusted: Untrusted) -> dict[str, Any]:
+    return {
+        "id": untrusted.name(one.namespace), "name": untrusted.name(one.name or one.namespace),
+        "root_path": one.root and untrusted.name(one.root), "memory_count": one.memories,
+        "session_count": one.conversations, "file_count": one.files, "document_count": one.documents,
+    }  # fmt: skip
+
+
+async def _set(services: Services, call: ToolCall[SetArguments]) -> Answer:
+    given = call.arguments
+    done = await services.values.set(call.caller, NewValue(given.topic, given.key, given.value, given.project_id))
+    name = f"{inline(given.topic)}/{inline(given.key)}"
+    said = "unchanged" if done.event is Event.NONE else "set"
+    data = {"id": str(done.id), "event": done.event.value, "revision": done.revision}
+    # Its vector follows in a moment, unless the model or the index is away.
+    embedded = "yes" if services.spaces.serving.answers else "no"
+    return Answer([f"Memory {said}: {name}"], data, text=f"Memory set: {name} (embedded: {embedded})")
+
+
+async def _get(services: Services, call: ToolCall[KeyArguments]) -> Answer:
+    given = call.arguments
+    try:
+        found = await services.values.get(call.caller, given.topic, given.key, [given.project_id])
+    except NotFound:
+        return not_found(f"There is no value {inline(given.topic)}/{inline(given.key)} that you may read.")
+    untrusted = Untrusted(services.settings.capture.injection)
+    output = _output(found, untrusted)
+    return Answer([_line(output)], output.model_dump(mode="json"), untrusted.note())
+
+
+async def _list(services: Services, call: ToolCall[ListValuesArguments]) -> Answer:
+    given = call.arguments
+    page = await services.values.list(
+        call.caller, namespaces=[given.project_id], topic=given.topic, page=given.page, size=_PAGE
+    )
+    untrusted = Untrusted(services.settings.capture.injection)
+    found = [_output(one, untrusted) for one in page.items]
+    lines = listing([_line(one) for one in found], page, "There are no values that you may read.")
+    results = [one.model_dump(mode="json") for one in found]
+    return Answer(lines, {"results": results, "total": page.total}, untrusted.note(further(page)), results)
+
+
+async def _search(services: Services, call: ToolCall[SearchValuesArguments]) -> Answer:
+    given = call.arguments
+    query = SearchQuery(given.query, limit=given.limit, namespaces=(given.project_id,), kinds=(KEYED,))
+    answer = await services.search.search(call.caller, query)
+    untrusted = Untrusted(services.settings.capture.injection)
+    results: list[dict[str, Any]] = []
+    for one in answer.results:
+        topic, key, value = value_parts(one.key, one.memory)
+        results.append(
+            {
+                "id": str(one.id), "project_id": untrusted.name(one.namespace), "topic": untrusted.name(topic),
+                "key": untrusted.name(key), "value": untrusted.text(value, one.labels),
+                "created_by": untrusted.name(one.app_name), "created_at": one.created_at.isoformat(),
+                "updated_at": one.updated_at.isoformat(), "score": one.score,
+            }
+        )  # fmt: skip
+    lines = [f"{inline(one['topic'])}/{inline(one['key'])}: {block(one['value'])}" for one in results]
+    data = found_by(answer.search_method, given.query, results)
+    return Answer(lines or ["There is no value that you may read."], data, untrusted.note(answer.note))
+
+
+async def _delete(services: Services, call: ToolCall[KeyArguments]) -> Answer:
+    given = call.arguments
+    gone = await services.values.delete(call.caller, given.topic, given.key, given.project_id)
+    said = f"Deleted: {inline(given.topic)}/{inline(given.key)}"
+    return Answer([said], {"id": str(gone)}, text=said)
+
+
+def _output(found: StoredValue, untrusted: Untrusted) -> ValueOutput:
+    return ValueOutput(
+        id=found.id, project_id=untrusted.name(found.namespace), topic=untrusted.name(found.topic),
+        key=untrusted.name(found.key), value=untrusted.text(found.value, found.labels),
+        created_by=untrusted.name(found.app_name), created_at=found.created_at, updated_at=found.updated_at,
+    )  # fmt: skip
+
+
+def _line(one: ValueOutput) -> str:
+    return f"{inline(one.topic)}/{inline(one.key)}: {block(one.value)}"
+
+
+TOOLS: tuple[Tool[Any], ...] = (
+    Tool(
+        "project_register", "Register a project", "Give a project a name.",
+        RegisterArguments, ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True),
+        _register, "Error registering project", toolset="projects",
+    ),
+    Tool(
+        "project_list", "List projects", "List the projects, and how much is known of each.",
+        NoArguments, ToolAnnotations(read_only_hint=True),
+        _projects, "Error listing projects", toolset="projects",
+    ),
+    Tool(
+        "project_status", "Show a project", "Show a project, its state, and whether everything has its vector.",
+        StatusArguments, ToolAnnotations(read_only_hint=True),
+        _status, "Error showing project", toolset="projects",
+    ),
+    Tool(
+        "memory_set", "Set a value", "Remember a value under a topic and a key. It replaces the one before.",
+        SetArguments, ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True),
+        _set, "Error setting value", toolset="projects",
+    ),
+    Tool(
+        "memory_get", "Get a value", "Read the value under a topic and a key.",
+        KeyArguments, ToolAnnotations(read_only_hint=True),
+        _get, "Error getting value", toolset="projects",
+    ),
+    Tool(
+        "memory_list", "List values", "List the values of a project, by topic and key.",
+        ListValuesArguments, ToolAnnotations(read_only_hint=True),
+        _list, "Error listing values", toolset="projects",
+    ),
+    Tool(
+        "memory_search", "Search values", "Find values of a project by meaning and by words.",
+        SearchValuesArguments, ToolAnnotations(read_only_hint=True),
+        _search, "Error searching values", toolset="projects",
+    ),
+    Tool(
+        "memory_delete", "Delete a value", "Delete the value under a topic and a key.",
+        KeyArguments, ToolAnnotations(read_only_hint=False, destructive_hint=True),
+        _delete, "Error deleting value", toolset="projects",
+    ),
+)  # fmt: skip
+"""The tools for projects and values."""

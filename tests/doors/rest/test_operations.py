@@ -1,0 +1,47 @@
+"""What each description of an operation promises: its example is valid, and its words are there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+import typer
+
+from openmemory.doors.cli.commands import complete
+from openmemory.doors.mcp.server import TOOLS
+from openmemory.doors.rest.api import OPERATIONS
+from openmemory.operations.description import Operation
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+async def test_an_operation_says_what_it_does_and_what_it_takes(
+    client: httpx.AsyncClient, operation: Operation[Any, Any, Any]
+) -> None:
+    described = (await client.get("/openapi.json")).json()
+    path = described["paths"][operation.path.replace(":path}", "}")][operation.method.lower()]
+    assert path["operationId"] == operation.name
+    assert path["description"] == operation.help
+    assert {str(status) for status in (operation.status, *operation.errors)} <= path["responses"].keys()
+    assert path["tags"] == [operation.tag]
+    if not operation.has_body:
+        return
+    [name] = {path["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]}
+    fields = described["components"]["schemas"][name]
+    assert operation.examples
+    for example in operation.examples.values():
+        assert set(fields.get("required", ())) <= example.keys() <= fields["properties"].keys()
+        address = re.sub(r"\{\w+_id\}", str(uuid4()), operation.path)
+        answer = await client.request(operation.method, address, json=dict(example))
+        assert answer.status_code != 422, answer.text
+
+
+def test_the_commands_and_tools_that_are_named_are_there() -> None:
+    commands = {}
+    for name, command in typer.main.get_command(complete()).commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", None)
+        commands |= {name: command} if below is None else {f"{name} {each}": one for each, one in below.items()}
+    assert {one.command for one in OPERATIONS} - commands.keys() == {""}
+    assert {one.tool for one in OPERATIONS} - TOOLS.keys() == {""}
