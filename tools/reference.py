@@ -17,13 +17,15 @@ from typing import Any
 import click
 import typer
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, SecretStr
 
 from openmemory.config.sections import Section
 from openmemory.config.settings import Settings
 from openmemory.doors.cli.commands import complete
 from openmemory.doors.mcp.server import TOOLS
-from openmemory.doors.rest.api import OPERATIONS, include_rest
+from openmemory.doors.rest.api import OPERATIONS, ROUTERS, include_rest
+from openmemory.doors.rest.by_hand import BY_HAND
 
 Schema = dict[str, Any]
 
@@ -98,13 +100,26 @@ def operations() -> Iterator[str]:
 
 
 def doors() -> Iterator[str]:
-    """Through which doors each use case that is described once can be reached."""
+    """Through which doors each use case can be reached: those that are described once, and those written by hand."""
     rows = [
-        (one.summary.partition(". ")[0].removesuffix("."), f"`{one.method} {one.path.replace(':path', '')}`",
-         one.command and f"`openmemory {one.command}`", one.tool and f"`{one.tool}`")
-        for one in OPERATIONS
-    ]  # fmt: skip
-    yield from table(("use case", "REST", "command", "tool"), rows)
+        (one.summary, f"{one.method} {one.path.replace(':path', '')}", one.command, one.tool, "") for one in OPERATIONS
+    ]
+    for router in ROUTERS:
+        for route in router.routes:
+            if isinstance(route, APIRoute) and (one := BY_HAND.get(route.name)) is not None:
+                [method] = route.methods
+                summary = " ".join(route.description.partition("\n\n")[0].split())
+                rows.append(
+                    (summary, f"{method} {route.path.replace(':path', '')}", one.command, one.tool, one.because)
+                )
+    yield from table(
+        ("use case", "REST", "command", "tool", "by hand, because"),
+        [
+            (summary.partition(". ")[0].removesuffix("."), f"`{path}`", command and f"`openmemory {command}`",
+             tool and f"`{tool}`", because)
+            for summary, path, command, tool, because in rows
+        ],
+    )  # fmt: skip
 
 
 def tools() -> Iterator[str]:

@@ -12,7 +12,8 @@ The keyword parameters are what a request contains: the fields of the body, the 
 and the arguments and options of the command. `Annotated[..., Field(...)]` gives each its words and bounds. The name of
 the function is the id of the operation, and its docstring is the help.
 
-The command line imports these modules. They know only the schemas of features, which need no store.
+The command line imports the modules of those operations that are commands by themselves. These know only the schemas
+of features, which need no store.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Speaker(Enum):
     """The user themself, or an app of theirs if the request names one."""
     OWNER = "owner"
     """The user themself."""
+    EXISTING_OWNER = "existing_owner"
+    """The user themself, who must exist."""
     NEW_OWNER = "new_owner"
     """The user themself, who is made on first use."""
     CREDENTIAL = "credential"
@@ -77,7 +80,7 @@ class Speaker(Enum):
         match self:
             case Speaker.APP | Speaker.READER:
                 return "user_id", "app"
-            case Speaker.OWNER | Speaker.NEW_OWNER:
+            case Speaker.OWNER | Speaker.EXISTING_OWNER | Speaker.NEW_OWNER:
                 return ("user_id",)
             case Speaker.CREDENTIAL:
                 return ()
@@ -147,6 +150,8 @@ class Operation(Generic[W, P, R]):
     owned: Belonging | None = None
     """The type of the object whose id is in the path, such as `grant` for `{grant_id}`. A request that names no user
     means its owner, if the credential speaks for every user."""
+    in_timezone: bool = False
+    """True if the description shows the parameter and the header that name the time zone of the request."""
     command: str = ""
     """The command that does it, such as `values set`; empty: there is none."""
     tool: str = ""
@@ -212,6 +217,7 @@ def operation(
     body: str = "",
     query: tuple[str, ...] = (),
     owned: Belonging | None = None,
+    in_timezone: bool = False,
     command: str = "",
     tool: str = "",
 ) -> Callable[[Run[W, P, R]], Operation[W, P, R]]:
@@ -219,7 +225,9 @@ def operation(
     shown = examples or ({"an example": example} if example else {})
 
     def described(run: Run[W, P, R]) -> Operation[W, P, R]:
-        return Operation(run, method, path, tag, speaker, errors, status, shown, body, query, owned, command, tool)
+        return Operation(
+            run, method, path, tag, speaker, errors, status, shown, body, query, owned, in_timezone, command, tool
+        )  # fmt: skip
 
     return described
 

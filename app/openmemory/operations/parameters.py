@@ -52,6 +52,13 @@ def last_moment(bound: TimeBound | None, zone: ZoneInfo) -> datetime | None:
     return None if bound is None else bound.last(zone)
 
 
+TIMEZONE_EXAMPLES = ["Europe/Berlin"]
+Timezone = Annotated[
+    str | None, Field(description="As the parameter timezone, which it overrides.", examples=TIMEZONE_EXAMPLES)
+]
+"""The field `timezone` of a body; its default is None."""
+
+
 class Message(BaseModel):
     """The result, in words."""
 

@@ -9,10 +9,12 @@ from uuid import uuid4
 import httpx
 import pytest
 import typer
+from fastapi.routing import APIRoute
 
 from openmemory.doors.cli.commands import complete
 from openmemory.doors.mcp.server import TOOLS
-from openmemory.doors.rest.api import OPERATIONS
+from openmemory.doors.rest.api import OPERATIONS, ROUTERS
+from openmemory.doors.rest.by_hand import BY_HAND
 from openmemory.operations.description import Operation
 
 
@@ -43,5 +45,12 @@ def test_the_commands_and_tools_that_are_named_are_there() -> None:
     for name, command in typer.main.get_command(complete()).commands.items():  # type: ignore[attr-defined]
         below = getattr(command, "commands", None)
         commands |= {name: command} if below is None else {f"{name} {each}": one for each, one in below.items()}
-    assert {one.command for one in OPERATIONS} - commands.keys() == {""}
-    assert {one.tool for one in OPERATIONS} - TOOLS.keys() == {""}
+    described = [*OPERATIONS, *BY_HAND.values()]
+    assert {one.command for one in described} - commands.keys() == {""}
+    assert {one.tool for one in described} - TOOLS.keys() == {""}
+
+
+def test_a_route_is_an_operation_or_says_why_it_is_not() -> None:
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    by_hand = {route.name for route in routes if route.include_in_schema} - {one.name for one in OPERATIONS}
+    assert by_hand == BY_HAND.keys(), "describe a new use case in openmemory.operations, or say in BY_HAND why not"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -11,19 +12,15 @@ from openmemory.doors.rest import (
     actions,
     backup,
     batch,
-    brief,
     bundles,
     config,
-    context,
     health,
     imports,
-    me,
     memories,
     metadata,
     metrics,
     originals,
     search,
-    sync,
     users,
 )
 from openmemory.doors.rest import operations as described
@@ -38,13 +35,16 @@ from openmemory.operations import (
     bulk,
     captures,
     categories,
+    context,
     documents,
     files,
     grants,
     keys,
     links,
+    me,
     policies,
     projects,
+    service,
     sessions,
     slack,
     sources,
@@ -54,12 +54,13 @@ from openmemory.operations import (
     timeline,
     values,
 )
+from openmemory.operations import memories as of_memories
 from openmemory.operations.description import operations_of
 
 _MODULES = (
-    captures, threads, sessions, sources, files, documents,
+    of_memories, context, captures, threads, sessions, sources, files, documents,
     projects, state, values, links, anchors, tidying, bulk, timeline, activity, grants, policies, categories, keys,
-    audit, apps, slack,
+    audit, apps, me, service, slack,
 )  # fmt: skip
 OPERATIONS = [one for module in _MODULES for one in operations_of(module)]
 """The operations that are described once for all doors."""
@@ -67,20 +68,16 @@ OPERATIONS = [one for module in _MODULES for one in operations_of(module)]
 ROUTERS = (
     search.router,  # before memories, so that /search is not taken for a memory id
     batch.router,
-    brief.router,
     memories.router,
     actions.router,
     described.router(OPERATIONS),
     bundles.router,
-    context.router,
     originals.router,
     config.router,
     backup.router,
     imports.router,
-    me.router,
     users.router,
-    sync.router,
-    sync.short,
+    described.router([replace(service.sync, path="/sync")], described=False),
     health.router,
     metrics.router,
     metadata.router,

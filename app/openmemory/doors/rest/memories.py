@@ -7,14 +7,11 @@ from uuid import UUID
 
 from fastapi import Body, Header, HTTPException, Query, Response
 
-from openmemory.audit.schemas import AccessLogPage
 from openmemory.capture.schemas import Added
 from openmemory.capture.status import Status
 from openmemory.doors.rest.http.caller import (
-    MemoryId,
     MemoryInPath,
     Namespaces,
-    OwnerOfMemory,
     Reader,
     TheAsking,
     TheServices,
@@ -25,9 +22,7 @@ from openmemory.doors.rest.http.zones import InTimezone
 from openmemory.doors.rest.schemas import (
     MemoriesOfUser,
     MemoryChange,
-    MemoryDetail,
     MemoryFilter,
-    MemoryPage,
     NewMemoryOfUser,
     listed,
     parts,
@@ -36,11 +31,11 @@ from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.listing.statements import SORTABLE
-from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryUpdate
+from openmemory.memories.schemas import MemoryQuery, MemoryRow, MemoryUpdate
 from openmemory.memories.state import State
+from openmemory.operations.memories import MemoryPage
 from openmemory.operations.parameters import FromDate, Message, ToDate, first_moment, last_moment
 from openmemory.services import Services
-from openmemory.stats.schemas import CategoryList
 
 router = Router("/api/v1/memories", "memories")
 
@@ -224,18 +219,6 @@ async def filter_memories(
     return await _page(services, caller, query)
 
 
-@router.get("/categories", responses=documented(403, 404))
-async def list_categories(services: TheServices, caller: Reader) -> CategoryList:
-    """List the categories of a user's active and paused memories. Times are UTC without an offset."""
-    return await services.stats.categories(caller)
-
-
-@router.get("/{memory_id}", responses=documented(403, 404, 409))
-async def get_memory(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> MemoryDetail:
-    """Show one memory, in whatever state it is."""
-    return MemoryDetail.of(await services.memories.get(caller, memory_id))
-
-
 @router.put("/{memory_id}", responses=documented(403, 404, 409, 413))
 async def update_memory(
     services: TheServices,
@@ -261,41 +244,6 @@ async def update_memory(
     [id_] = await services.short_ids.resolved(caller, [memory_id], "memory_id")
     updated = await services.memories.update(caller, id_, update, field="memory_content")
     return MemoryRow.of(updated.memory)
-
-
-@router.get("/{memory_id}/history", responses=documented(403, 404, 409))
-async def get_history(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> History:
-    """Show every state and text of one memory, oldest first."""
-    return await services.memories.history(caller, memory_id)
-
-
-@router.get("/{memory_id}/related", responses=documented(403, 404, 409))
-async def list_related(
-    services: TheServices,
-    caller: OwnerOfMemory,
-    memory_id: MemoryId,
-    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
-) -> MemoryPage:
-    """List the memories that share categories with one: five on a page, most shared categories first."""
-    return MemoryPage.of(await services.memories.related(caller, memory_id, page=page))
-
-
-@router.get("/{memory_id}/access-log", responses=documented(403, 404, 409))
-async def get_access_log(
-    *,
-    services: TheServices,
-    caller: OwnerOfMemory,
-    memory_id: MemoryId,
-    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
-    page_size: Annotated[int, Query(ge=1, le=100)] = 10,
-    fold: Annotated[bool, Query(description="Show repeated accesses as one; false: each by itself.")] = True,
-) -> AccessLogPage:
-    """Show which apps accessed one memory: assistants first, newest first. Times are UTC without an offset. What the
-    user themself reads is no access of an app; the audit log has it.
-
-    A credential for some namespaces does not see queries that searched other namespaces: `metadata_` is empty there.
-    """
-    return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size, fold=fold)
 
 
 async def _page(services: Services, caller: Caller, query: MemoryQuery, *, export: bool = False) -> MemoryPage:

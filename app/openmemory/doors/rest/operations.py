@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 from urllib.parse import quote, unquote
+from uuid import UUID
 
 from fastapi import Body, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -16,6 +17,7 @@ from openmemory.doors.rest.http.caller import (
     AS_APP,
     LEFT_OUT,
     WHOSE,
+    WHOSE_MEMORY,
     AuthenticatedRequest,
     GivenId,
     TheAsking,
@@ -23,6 +25,7 @@ from openmemory.doors.rest.http.caller import (
 )
 from openmemory.doors.rest.http.errors import NOT_STORED, documented
 from openmemory.doors.rest.http.routing import Router
+from openmemory.doors.rest.http.zones import InTimezone
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
 from openmemory.operations.batches import BatchReport
@@ -33,6 +36,7 @@ _REQUIRED = inspect.Parameter.empty
 _NAME = str | None
 _USER = Parameter("user_id", _NAME, (Field(description=f"The user's name; {LEFT_OUT}"),), None)
 _OWNER = Parameter("user_id", _NAME, (Field(description=WHOSE),), None)
+_OWNER_OF_MEMORY = Parameter("user_id", _NAME, (Field(description=WHOSE_MEMORY),), None)
 _APPS = {
     Speaker.APP: Parameter(
         "app", _NAME, (Field(description="The app that does it; left out: the credential's."),), None
@@ -41,13 +45,14 @@ _APPS = {
 }
 
 
-def router(operations: Iterable[Operation[Any, Any, Any]]) -> Router:
-    """Returns the routes of these operations."""
+def router(operations: Iterable[Operation[Any, Any, Any]], *, described: bool = True) -> Router:
+    """Returns the routes of these operations. `described`: OpenAPI shows them."""
     made = Router("")
     for one in operations:
         made.add_api_route(
             one.path, _endpoint(one), methods=[one.method], name=one.name, tags=[one.tag], status_code=one.status,
             description=one.help, responses=documented(*one.errors) | (NOT_STORED if _is_batch(one) else {}),
+            dependencies=[InTimezone] if one.in_timezone else [], include_in_schema=described,
         )  # fmt: skip
     return made
 
@@ -58,7 +63,8 @@ def _is_batch(operation: Operation[Any, Any, Any]) -> bool:
 
 def _endpoint(operation: Operation[Any, Any, Any]) -> Callable[..., Awaitable[Any]]:
     """Returns the function that FastAPI calls, with the parameters of the operation in its signature."""
-    names = [] if operation.speaker is Speaker.CREDENTIAL else [_OWNER if operation.owned else _USER]
+    owners = {None: _USER, "memory": _OWNER_OF_MEMORY}
+    names = [] if operation.speaker is Speaker.CREDENTIAL else [owners.get(operation.owned, _OWNER)]
     names += [_APPS[operation.speaker]] if operation.speaker in _APPS else []
     signature = [_parameter("services", TheServices), _parameter("asking", TheAsking), _parameter("request", Request)]
     fields = []
@@ -80,6 +86,8 @@ def _endpoint(operation: Operation[Any, Any, Any]) -> Callable[..., Awaitable[An
             given |= _in_path(request, operation, given)
         caller = await _caller(operation, asking, {one.name: given.pop(one.name) for one in names}, given)
         if isinstance(caller, Caller):
+            if operation.method == "GET":
+                caller.may_read()
             given |= await _memories(operation, services, caller, given)
         return await operation(services, caller, **given)
 
@@ -121,7 +129,10 @@ async def _caller(
 ) -> Caller | Principal:
     user, app = names.get("user_id"), names.get("app")
     if operation.owned is not None:
-        return await asking.as_owner_or_app_of(operation.owned, given[f"{operation.owned}_id"], user, app)
+        id_ = given[f"{operation.owned}_id"]
+        # A short id is one among those of a user.
+        named = asking.as_owner_or_app_of(operation.owned, id_, user, app) if isinstance(id_, UUID) else None
+        return await (named or asking.as_owner_or_app(user or None, app))
     reads = operation.method == "GET"
     match operation.speaker:
         case Speaker.APP:
@@ -130,8 +141,8 @@ async def _caller(
             return await (asking.as_reader(user, app) if reads else asking.as_owner_or_app(user, app))
         case Speaker.OWNER:
             return await (asking.as_reader(user) if reads else asking.as_owner(user))
-        case Speaker.NEW_OWNER:
-            return await asking.as_owner(user, make=True)
+        case Speaker.EXISTING_OWNER | Speaker.NEW_OWNER:
+            return await asking.as_owner(user, make=operation.speaker is Speaker.NEW_OWNER)
         case Speaker.CREDENTIAL:
             return asking.principal
 

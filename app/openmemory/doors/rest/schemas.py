@@ -12,24 +12,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.doors.rest.http.caller import BodyUser, GivenId
-from openmemory.doors.rest.http.zones import BodyTimezone
 from openmemory.errors import Invalid
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.schemas import (
-    LABELS,
     Expiry,
     MemoryCreate,
-    MemoryRecord,
     MemoryUpdate,
-    Page,
-    RecordModel,
 )
-from openmemory.memories.state import State
 from openmemory.memories.validation import MAX_DAYS
-from openmemory.operations.parameters import FromDate, ToDate
+from openmemory.operations.parameters import FromDate, Timezone, ToDate
 from openmemory.search.schemas import CorpusName
-from openmemory.serialization.omission import is_none
-from openmemory.serialization.timestamps import DateOrTime, EpochSeconds
+from openmemory.serialization.timestamps import DateOrTime
 
 FILTER = (
     "Conditions, as mem0 writes them. Fields: namespace, app, app_id, category, category_id, kind, thread_id, key,"
@@ -59,81 +52,6 @@ def _in_utc(value: datetime) -> datetime:
 Moment = Annotated[DateOrTime, AfterValidator(_in_utc)]
 
 Days = Annotated[int, Field(ge=1, le=MAX_DAYS)]
-
-
-class MemoryResponse(RecordModel):
-    """A memory in a list."""
-
-    id: UUID
-    content: str
-    created_at: EpochSeconds = Field(description="Seconds since 1970.")
-    updated_at: EpochSeconds = Field(description="Seconds since 1970.")
-    state: State
-    app_id: UUID = Field(description="The app that added it.")
-    app_name: str
-    categories: list[str]
-    metadata_: dict[str, Any]
-    namespace: str
-    thread_id: str | None
-    kind: str
-    key: str | None
-    importance: float | None
-    expires_at: datetime | None
-    revision: int
-    text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
-    labels: list[str] = Field(description=LABELS)
-
-
-class MemoryPage(BaseModel):
-    """One page of memories."""
-
-    items: list[MemoryResponse]
-    total: int
-    page: int
-    size: int
-    pages: int
-    note: str | None = Field(
-        default=None, description="Says that the app is paused, if that is why the page is empty.", exclude_if=is_none
-    )
-
-    @classmethod
-    def of(cls, page: Page, note: str | None = None) -> MemoryPage:
-        """Returns the page as it is sent."""
-        items = [MemoryResponse.of(record) for record in page.items]
-        return cls.model_construct(
-            items=items, total=page.total, page=page.page, size=page.size, pages=page.pages, note=note
-        )
-
-
-class MemoryDetail(BaseModel):
-    """One memory by its id. Its content is called `text` here."""
-
-    id: UUID
-    text: str
-    created_at: EpochSeconds = Field(description="Seconds since 1970.")
-    state: State
-    app_id: UUID = Field(description="The app that added it.")
-    app_name: str
-    categories: list[str]
-    metadata_: dict[str, Any]
-    namespace: str
-    thread_id: str | None
-    kind: str
-    key: str | None
-    importance: float | None
-    expires_at: datetime | None
-    revision: int
-    valid_from: datetime | None = Field(description="Since when it holds; null: not said.")
-    valid_until: datetime | None = Field(description="Until when it holds; null: not said.")
-    superseded_by: UUID | None = Field(description="The memory that took its place.")
-    text_app_name: str = Field(description="The app that wrote the present text; rules about that app hold for it.")
-    labels: list[str] = Field(description=LABELS)
-
-    @classmethod
-    def of(cls, record: MemoryRecord) -> MemoryDetail:
-        """Returns the detail view of a record."""
-        same = {name: getattr(record, name) for name in cls.model_fields if name != "text"}
-        return cls.model_construct(text=record.content, **same)
 
 
 class NewMemory(BaseModel):
@@ -322,7 +240,7 @@ class SearchBody(BaseModel):
     to_date: ToDate | None = None
     filter: dict[str, Any] | None = Field(default=None, description=FILTER)
     as_of: datetime | None = Field(default=None, description=AS_OF)
-    timezone: BodyTimezone = None
+    timezone: Timezone = None
     explain: bool = Field(default=False, description=EXPLAIN)
 
 

@@ -165,15 +165,7 @@ WHOSE = "The user's name; left out: whose it is, or with a user's own credential
 _WHOSE = Query(description=WHOSE)
 OwnersId = Annotated[str | None, _WHOSE]
 """The parameter `user_id` of a query about one object; its default is None."""
-_WHOSE_MEMORY = Query(description=f"{WHOSE} With a short id: the credential's user, or the default user.")
-
-
-async def _owner_of_memory(
-    asking: TheAsking, memory_id: MemoryInPath, user_id: Annotated[str | None, _WHOSE_MEMORY] = None
-) -> Caller:
-    if isinstance(memory_id, UUID):
-        return await asking.as_owner_of("memory", memory_id, user_id)
-    return await asking.as_owner(user_id or None)
+WHOSE_MEMORY = f"{WHOSE} With a short id: the credential's user, or the default user."
 
 
 Owner = Annotated[Caller, Depends(_owner)]
@@ -181,16 +173,3 @@ Owner = Annotated[Caller, Depends(_owner)]
 
 Reader = Annotated[Caller, Depends(_reader)]
 """The same, for a list or a search: a user who does not exist yet has nothing."""
-
-OwnerOfMemory = Annotated[Caller, Depends(_owner_of_memory)]
-"""The user that `?user_id=` names, or the owner of the memory in the path."""
-
-
-async def _memory_id(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryInPath) -> UUID:
-    caller.may_read()
-    [found] = await services.short_ids.resolved(caller, [memory_id], "memory_id")
-    return found
-
-
-MemoryId = Annotated[UUID, Depends(_memory_id)]
-"""The memory in the path, to read it as the `OwnerOfMemory`."""

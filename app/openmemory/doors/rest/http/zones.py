@@ -9,9 +9,9 @@ from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from fastapi import Depends, Header, Query
-from pydantic import Field
 from starlette.types import Scope
 
+from openmemory.operations.parameters import TIMEZONE_EXAMPLES
 from openmemory.serialization.zones import FIELD, HEADER, zone_named
 
 SENT = HEADER.lower().encode()
@@ -35,20 +35,16 @@ _MEANING = (
     "IANA name of the user's time zone, such as Europe/Berlin, in which dates and words such as `today` are meant."
     " Left out: the one that the user saved, or access.default_timezone."
 )
-_EXAMPLES = ["Europe/Berlin"]
 
 
 async def _described(
-    timezone: Annotated[str | None, Query(description=_MEANING, examples=_EXAMPLES)] = None,
-    x_timezone: Annotated[str | None, Header(description="As the parameter timezone.", examples=_EXAMPLES)] = None,
+    timezone: Annotated[str | None, Query(description=_MEANING, examples=TIMEZONE_EXAMPLES)] = None,
+    x_timezone: Annotated[
+        str | None, Header(description="As the parameter timezone.", examples=TIMEZONE_EXAMPLES)
+    ] = None,
 ) -> None:
     """Declares what `requested` has read already, whatever the operation."""
 
 
 InTimezone = Depends(_described)
 """The dependency of operations for which the time zone of a request makes a difference."""
-
-BodyTimezone = Annotated[
-    str | None, Field(description="As the parameter timezone, which it overrides.", examples=_EXAMPLES)
-]
-"""The field `timezone` of a body; its default is None."""
