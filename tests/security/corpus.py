@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -175,9 +176,13 @@ def _refuse(name: str) -> Any:
     raise ValueError(name)
 
 
-def corpus(seed: int, mutations: int) -> list[Hostile]:
-    """The lists above, each in its place, and mutations of them."""
-    texts = list(_messages())
+def corpus(seed: int, mutations: int, *, every: int = 1) -> list[Hostile]:
+    """The lists above, each in its place, and mutations of them.
+
+    `every`: of the rubbish in arguments of tools, only each so-many-th. What a tool makes of it is the same through
+    every door, while the rest is for the readers of the doors.
+    """
+    texts = [*_messages(), *itertools.islice(_arguments(), seed % every, None, every)]
     bodies = [*BROKEN, *(text.encode("utf-8", "surrogatepass") for text in texts)]
     rng = random.Random(seed)
     short = [body for body in bodies if 20 < len(body) < 2_000]
@@ -204,6 +209,9 @@ def _messages() -> Iterator[str]:
     for number, params in enumerate((*CALLS, *VALUES)):
         yield '{"jsonrpc": "2.0", "id": "c%d", "method": "tools/call", "params": %s}' % (number, params)
         yield '{"jsonrpc": "2.0", "id": "l%d", "method": "tools/list", "params": %s}' % (number, params)
+
+
+def _arguments() -> Iterator[str]:
     for tool in TOOLS.values():
         for argument in tool.listed().input_schema.get("properties", {}):
             for value in VALUES:
