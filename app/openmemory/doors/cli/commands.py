@@ -120,6 +120,7 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
     "Moving and erasing": {"import": import_, "export": export, "erase": erase},
     "Service": {
         "serve": serve, "stop": stop, "open": open_, "doctor": doctor, "sync": sync, "config": config,
+        "models": Later("Show, try and choose the language model and the embedder."),
         "service": service, "installation": installation,
     },
 }  # fmt: skip
