@@ -330,6 +330,7 @@ def test_a_key_fits_what_it_says_and_is(key: SigningKey, changes: dict[str, Any]
         (SigningKey("RS256"), {"alg": "ES256"}, "fit no algorithm"),
         (SigningKey("RS256"), {"alg": "HS256"}, "fit no algorithm"),
         (SigningKey("RS256"), {"alg": "none"}, "fit no algorithm"),
+        (SigningKey("RS256"), {"alg": ["RS256"]}, "fit no algorithm"),
         (SigningKey("RS256"), {"alg": "RSA-OAEP"}, "fit no algorithm"),
         (SigningKey("RS256"), {"d": "AQAB"}, "a secret, which was published"),
         (SigningKey("RS256"), {"kty": "oct", "k": "AQAB"}, "a secret, which was published"),
