@@ -9,7 +9,7 @@ import pytest
 
 from openmemory.doors.cli import git as asking
 from openmemory.doors.cli.checkout import Checkout
-from openmemory.doors.cli.git import GitFailed
+from openmemory.doors.cli.git import GitError
 from openmemory.doors.cli.reading import Folder
 from tests.doors.cli.hostile_repositories import git
 
@@ -68,14 +68,14 @@ def test_another_working_tree_that_a_repository_names_is_not_read(repository: Pa
 
 def test_a_folder_is_not_of_a_repository_above_the_one_that_is_broken(repository: Path) -> None:
     (repository / "sub" / ".git").mkdir()
-    with pytest.raises(GitFailed, match="not a git repository"):
+    with pytest.raises(GitError, match="not a git repository"):
         list(Folder.of(repository / "sub").files())
     assert Checkout(str(repository / "sub")).compare("1" * 40, ["2" * 40]) == ([], [])
 
 
 def test_nothing_is_read_where_git_cannot_tell_what_is_ignored(repository: Path) -> None:
     (repository / ".git" / "index").write_bytes(b"no index")
-    with pytest.raises(GitFailed, match="index file"):
+    with pytest.raises(GitError, match="index file"):
         list(Folder.of(repository).files())
 
 
@@ -83,7 +83,7 @@ def test_git_gets_so_many_seconds(repository: Path, tmp_path: Path, monkeypatch:
     os.mkfifo(tmp_path / "pipe")  # Git waits for somebody who writes
     git(repository, "config", "core.excludesFile", str(tmp_path / "pipe"))
     monkeypatch.setattr(asking, "_SECONDS", 0.5)
-    with pytest.raises(GitFailed, match="did not answer"):
+    with pytest.raises(GitError, match="did not answer"):
         list(Folder.of(repository).files())
 
 
@@ -94,7 +94,7 @@ def test_a_pipe_that_git_would_wait_at_is_named(repository: Path, monkeypatch: p
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe)
     monkeypatch.setattr(asking, "_SOON", 0.2)
-    with pytest.raises(GitFailed) as refused:
+    with pytest.raises(GitError) as refused:
         list(Folder.of(repository).files())
     assert f"{pipe} is a pipe" in str(refused.value)
 

@@ -70,7 +70,7 @@ async def add(
         "user_id": user,
         "text": read_stdin() if text == ["-"] else words(text),
         "app": app,
-        "namespace": scope.written(namespace, about),
+        "namespace": scope.target(namespace, about),
         "thread_id": thread,
         "categories": category,
         "ttl_days": ttl_days,
@@ -83,22 +83,22 @@ async def add(
         "supersedes": supersedes or [],
         "infer": infer,
     }
-    added = await client.call("POST", "/api/v1/memories", body=body)
-    if added["capture_id"]:
-        return _extracted(added)
+    answer = await client.call("POST", "/api/v1/memories", body=body)
+    if answer["capture_id"]:
+        return _format_capture(answer)
     similar = (
-        f"  may say the same: {one['id']}: {plain(one['memory'])}" for one in added.get("possible_duplicates", [])
+        f"  may say the same: {one['id']}: {plain(one['memory'])}" for one in answer.get("possible_duplicates", [])
     )
     near = (
         f"  may no longer hold: {one['id']} ({local_time(one['created_at'])}): {plain(one['memory'])}"
-        for one in added.get("near", [])
+        for one in answer.get("near", [])
     )
-    notes = [added["note"]] if added.get("note") else []
-    done = f"{_DONE.get(added['event'], 'Remembered')}: {added['id']}"
-    return CommandAnswer(added, done, *near, *similar, notes=notes)
+    notes = [answer["note"]] if answer.get("note") else []
+    message = f"{_DONE.get(answer['event'], 'Remembered')}: {answer['id']}"
+    return CommandAnswer(answer, message, *near, *similar, notes=notes)
 
 
-def _extracted(outcome: dict[str, Any]) -> CommandAnswer:
+def _format_capture(outcome: dict[str, Any]) -> CommandAnswer:
     """The answer about a text that a language model was asked about."""
     lines = [f"{one['event']}: {one['id']}: {plain(one['memory'])}" for one in outcome["results"]]
     lines += [f"Not remembered ({one['reason']}): {plain(one['memory'] or '')}" for one in outcome["refused"]]

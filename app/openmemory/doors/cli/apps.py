@@ -19,12 +19,12 @@ Name = Annotated[str, typer.Argument(metavar="APP", help="The app's name.")]
 @connected
 async def list_apps(client: Client, user: User = None) -> CommandAnswer:
     """List the user's apps."""
-    found = await client.apps(user)
+    entries = await client.apps(user)
     rows = [
         (app["name"], _state(app["is_active"]), app["total_memories_created"], app["total_memories_accessed"])
-        for app in found
+        for app in entries
     ]
-    return CommandAnswer(found, Table(["app", "state", "written", "read"], rows, wide="app"))
+    return CommandAnswer(entries, Table(["app", "state", "written", "read"], rows, wide="app"))
 
 
 @apps.command()

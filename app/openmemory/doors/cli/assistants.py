@@ -35,31 +35,31 @@ def chosen_from(clients: list[AssistantClient], names: list[str] | None) -> list
     """
     from openmemory.errors import Invalid, NotFound
 
-    known = {it.app: it for it in clients}
+    clients_by_name = {it.app: it for it in clients}
     if names:
         for name in names:
-            if name not in known:
+            if name not in clients_by_name:
                 near = _nearest(name, clients)
                 hint = f"; did you mean {near!r}?" if near else ""
-                raise Invalid("CLIENT", f"{name!r} is not known here; valid are {', '.join(known)}{hint}")
-        return [known[name] for name in dict.fromkeys(names)]
-    found = [it for it in known.values() if it.installed]
-    if not found:
+                raise Invalid("CLIENT", f"{name!r} is not known here; valid are {', '.join(clients_by_name)}{hint}")
+        return [clients_by_name[name] for name in dict.fromkeys(names)]
+    installed = [it for it in clients_by_name.values() if it.installed]
+    if not installed:
         raise NotFound(
-            "no assistant was found for this account", code="no_client", hint=f"name one: {', '.join(known)}"
+            "no assistant was found for this account", code="no_client", hint=f"name one: {', '.join(clients_by_name)}"
         )
-    return found
+    return installed
 
 
 def _nearest(name: str, clients: list[AssistantClient]) -> str | None:
     """The name of the assistant that a text may mean: part of a name or title, or nearly one."""
     from difflib import get_close_matches
 
-    said = name.strip().lower()
-    called = {word: it.app for it in clients for word in (it.title.lower(), it.app)}
-    part = next((app for word, app in called.items() if len(said) > 2 and said in word), None)
-    near = get_close_matches(said, list(called), 1)
-    return part or (called[near[0]] if near else None)
+    text = name.strip().lower()
+    words = {word: it.app for it in clients for word in (it.title.lower(), it.app)}
+    part = next((app for word, app in words.items() if len(text) > 2 and text in word), None)
+    near = get_close_matches(text, list(words), 1)
+    return part or (words[near[0]] if near else None)
 
 
 def adding(
@@ -85,8 +85,8 @@ def adding(
     else:
         # A hook has no time to read settings.
         where = ["--data-dir", str(data_folder(load_settings(config, here=False, data_dir=data_dir)))]
-    told = [*where, *(["--user", user] if user else []), *(["--budget", str(budget)] if budget else []), *more]
-    addresses = {it.app: ServerAddress(command=(*program(), "hook", "--client", it.app, *told)) for it in clients}
+    options = [*where, *(["--user", user] if user else []), *(["--budget", str(budget)] if budget else []), *more]
+    addresses = {it.app: ServerAddress(command=(*program(), "hook", "--client", it.app, *options)) for it in clients}
     return [(it, partial(connections.connecting, it, addresses[it.app], it.file)) for it in clients]
 
 
@@ -97,11 +97,11 @@ def removing(clients: list[AssistantClient]) -> list[Plan]:
     return [(it, partial(connections.disconnecting, it, it.file)) for it in clients if it.file.exists()]
 
 
-def with_hooks(chosen: list[AssistantClient]) -> list[AssistantClient]:
+def with_hooks(clients: list[AssistantClient]) -> list[AssistantClient]:
     """The same assistants as the files with their hooks, for those that have hooks."""
     from openmemory.connect.hooks import hooked
 
-    names = {it.app for it in chosen}
+    names = {it.app for it in clients}
     return [it for it in hooked() if it.app in names]
 
 
@@ -152,9 +152,9 @@ def change_files(
         result["status"] = "changed"
         if not json:
             print(f"{change.client.title}: changed {change.file}. {change.next_step}")
-    failed = [f"error: {result['detail']}" for result in results if result["status"] == "failed"]
-    answer = CommandAnswer(results, failed=bool(failed))
+    errors = [f"error: {result['detail']}" for result in results if result["status"] == "failed"]
+    answer = CommandAnswer(results, failed=bool(errors))
     answer.show(json=json)
-    for line in failed:
+    for line in errors:
         note(line)
     answer.exit()

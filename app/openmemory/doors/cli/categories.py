@@ -25,22 +25,22 @@ _FIRST_LOOK, _LOOK_EVERY = 0.1, 1.0
 async def list_categories(client: Client, user: User = None) -> CommandAnswer:
     """List the categories of active and paused memories, and those that the user described, by name."""
     params = {"user_id": user}
-    used = await client.call("GET", "/api/v1/memories/categories", params=params)
+    in_use = await client.call("GET", "/api/v1/memories/categories", params=params)
     described = await client.call("GET", PATH, params=params)
-    found = _together(used["categories"], described["categories"])
-    rows = [(category["name"], category["description"], category["described_by"]) for category in found]
+    entries = _together(in_use["categories"], described["categories"])
+    rows = [(category["name"], category["description"], category["described_by"]) for category in entries]
     table = Table(["name", "description", "described by"], rows, wide="description")
-    return CommandAnswer({"categories": found, "total": len(found)}, table)
+    return CommandAnswer({"categories": entries, "total": len(entries)}, table)
 
 
-def _together(used: list[dict[str, Any]], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _together(in_use: list[dict[str, Any]], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The categories in use and those that the user describes, with the description that applies to the user."""
-    found = {category["name"]: category | {"described_by": None} for category in used}
+    by_name = {category["name"]: category | {"described_by": None} for category in in_use}
     for category in described:
         name = category["name"]
-        if name in found or category["described_by"] == "user":
-            found[name] = found.get(name, {}) | category
-    return [found[name] for name in sorted(found)]
+        if name in by_name or category["described_by"] == "user":
+            by_name[name] = by_name.get(name, {}) | category
+    return [by_name[name] for name in sorted(by_name)]
 
 
 @categories.command()
@@ -60,17 +60,17 @@ async def describe(
     Categories that a client assigned stay.
     """
     params = {"user_id": user}
-    made = await client.call(
+    answer = await client.call(
         "PUT", f"{PATH}/{path_part(name)}", params=params, body={"description": words(description)}
     )
-    return CommandAnswer(made, f"{made['name']}: {made['description']}")
+    return CommandAnswer(answer, f"{answer['name']}: {answer['description']}")
 
 
-def _forgotten(_: Any, given: dict[str, Any]) -> CommandAnswer:
-    return CommandAnswer({"forgotten": given["name"]}, f"Deleted the description of {plain(given['name'])}.")
+def _format_deletion(_: Any, arguments: dict[str, Any]) -> CommandAnswer:
+    return CommandAnswer({"forgotten": arguments["name"]}, f"Deleted the description of {plain(arguments['name'])}.")
 
 
-add(categories, forget_category, _forgotten)
+add(categories, forget_category, _format_deletion)
 
 
 @categories.command()
@@ -96,29 +96,29 @@ async def assign(
     if dry_run:
         params = {"user_id": user, "again": again, "limit": limit}
         return _preview(await client.call("GET", f"{_PATH}/preview", params=params))
-    begun: dict[str, Any] = await client.call("POST", _PATH, body={"user_id": user, "again": again})
-    state, until, pause = begun, time.monotonic() + wait, _FIRST_LOOK
+    first_state: dict[str, Any] = await client.call("POST", _PATH, body={"user_id": user, "again": again})
+    state, until, pause = first_state, time.monotonic() + wait, _FIRST_LOOK
     with progress("memories checked") as show:
         while state["waiting"] and time.monotonic() < until:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LOOK_EVERY)
             state = await client.call("GET", _PATH, params={"user_id": user})
-            show(max(0, begun["waiting"] - state["waiting"]), begun["waiting"])
-    report = {"looked_at": max(0, begun["waiting"] - state["waiting"]), **state}
+            show(max(0, first_state["waiting"] - state["waiting"]), first_state["waiting"])
+    report = {"looked_at": max(0, first_state["waiting"] - state["waiting"]), **state}
     line = f"{report['looked_at']:,} memories checked, {state['waiting']:,} waiting, {state['failed']:,} failed so far."
     return CommandAnswer(report, line)
 
 
-def _preview(found: dict[str, Any]) -> CommandAnswer:
+def _preview(answer: dict[str, Any]) -> CommandAnswer:
     rows = [
-        (item["memory_id"], _named(item), ", ".join(item["now"]), " ".join(item["memory"].split())[:120])
-        for item in found["items"]
+        (item["memory_id"], _format_categories(item), ", ".join(item["now"]), " ".join(item["memory"].split())[:120])
+        for item in answer["items"]
     ]
     table = Table(["id", "would be", "is", "memory"], rows, wide="memory")
-    return CommandAnswer(found, table, notes=[f"{len(rows):,} of {memories(found['total'])}; nothing was assigned."])
+    return CommandAnswer(answer, table, notes=[f"{len(rows):,} of {memories(answer['total'])}; nothing was assigned."])
 
 
-def _named(item: dict[str, Any]) -> str:
+def _format_categories(item: dict[str, Any]) -> str:
     if not item["ready"]:
         return "(no vector yet)"
     return ", ".join(f"{each['name']} {each['confidence']:.2f}" for each in item["categories"])

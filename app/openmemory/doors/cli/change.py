@@ -10,16 +10,16 @@ from openmemory.doors.cli.output import CommandAnswer, memories
 from openmemory.operations.bulk import change_memories
 
 
-async def _question(_: Client, given: dict[str, Any]) -> str | None:
-    if given["to"] == "erased":
+async def _question(_: Client, arguments: dict[str, Any]) -> str | None:
+    if arguments["to"] == "erased":
         return "Erase these memories for good?"
-    return "Change all memories that match?" if given["everything"] else None
+    return "Change all memories that match?" if arguments["everything"] else None
 
 
-def _changed(done: Any, given: dict[str, Any]) -> CommandAnswer:
-    notes = [f"Undo: openmemory undo {done['action']}"] if done["action"] else []
-    verb = "erased" if given["to"] == "erased" else "changed"
-    return CommandAnswer(done, f"{memories(done['changed'])} {verb}.", notes=notes)
+def _format_change(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
+    notes = [f"Undo: openmemory undo {answer['action']}"] if answer["action"] else []
+    verb = "erased" if arguments["to"] == "erased" else "changed"
+    return CommandAnswer(answer, f"{memories(answer['changed'])} {verb}.", notes=notes)
 
 
-change = command(change_memories, _changed, _question)
+change = command(change_memories, _format_change, _question)

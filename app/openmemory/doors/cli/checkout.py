@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openmemory.doors.cli import project
-from openmemory.doors.cli.git import GitFailed, git
+from openmemory.doors.cli.git import GitError, git
 
 
 class Checkout:
@@ -21,8 +21,8 @@ class Checkout:
 
     def described(self) -> dict[str, str]:
         """The commit (`head`) and the branch that are checked out; without those that there are not."""
-        found = project.described(self._folder)
-        return {name: found[name] for name in ("head", "branch") if name in found}
+        description = project.described(self._folder)
+        return {name: description[name] for name in ("head", "branch") if name in description}
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
         """Returns two lists: the commits in the history of `head`, and the other commits.
@@ -31,25 +31,27 @@ class Checkout:
         """
         try:
             root = project.repository(self._folder)
-            return ([], []) if root is None else self._compared(Path(root), head, commits)
-        except GitFailed:
+            return ([], []) if root is None else self._compare(Path(root), head, commits)
+        except GitError:
             return [], []
 
     @staticmethod
-    def _compared(folder: Path, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
-        listed = git(folder, "cat-file", "--batch-check=%(objectname) %(objecttype)", given=_lines([*commits, head]))
-        if listed is None:
+    def _compare(folder: Path, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
+        output = git(folder, "cat-file", "--batch-check=%(objectname) %(objecttype)", data=_lines([*commits, head]))
+        if output is None:
             return [], []
-        known = {line.partition(" ")[0] for line in listed.splitlines() if line.endswith(" commit")}
-        there = [one for one in commits if one in known]
-        outside = git(folder, "rev-list", "--stdin", given=_lines([*there, f"^{head}"])) if head in known else None
+        local_commits = {line.partition(" ")[0] for line in output.splitlines() if line.endswith(" commit")}
+        there = [one for one in commits if one in local_commits]
+        outside = (
+            git(folder, "rev-list", "--stdin", data=_lines([*there, f"^{head}"])) if head in local_commits else None
+        )
         if outside is None:
             return [], []
         apart = set(outside.split())
         reachable = [one for one in there if one not in apart]
         if (git(folder, "rev-parse", "--is-shallow-repository") or "").strip() != "false":
             return reachable, []
-        return reachable, [one for one in commits if one not in known or one in apart]
+        return reachable, [one for one in commits if one not in local_commits or one in apart]
 
 
 def _lines(values: Sequence[str]) -> bytes:

@@ -70,8 +70,8 @@ class Client:
         await self._tell_slips(body if isinstance(body, Mapping) else params)
         timeout = httpx.Timeout(5, read=None) if patient else httpx.USE_CLIENT_DEFAULT
         # Arguments that are not UTF-8, and texts that were cut, have halves of surrogate pairs.
-        body = replace_in(body if body is None or whole else _given(body))
-        params = replace_in(_given(params))
+        body = replace_in(body if body is None or whole else _without_none(body))
+        params = replace_in(_without_none(params))
         try:
             with self._transport():
                 answer = await self.http.request(method, path, params=params, json=body, timeout=timeout)
@@ -89,15 +89,15 @@ class Client:
 
         `request`: the parameters, the body or the form of the next request, which names the user.
         """
-        for name in scope.newly_named():
+        for name in scope.take_option_projects():
             if name == PERSON:
                 continue
             try:
                 params = {"user_id": request.get("user_id"), "like": name}
-                found = await self.call("GET", "/api/v1/projects", params=params)
+                answer = await self.call("GET", "/api/v1/projects", params=params)
             except (Forbidden, Invalid, NotFound):  # the request of the command says why
                 continue
-            for one in found["projects"]:
+            for one in answer["projects"]:
                 note(f"Nothing was known of the project {plain(name)}. Did you mean {plain(one['namespace'])}?")
 
     @asynccontextmanager
@@ -109,8 +109,8 @@ class Client:
         """
         import httpx
 
-        given = (request.get(part) for part in ("params", "json", "data"))
-        await self._tell_slips(next((one for one in given if isinstance(one, Mapping)), {}))
+        parts = (request.get(part) for part in ("params", "json", "data"))
+        await self._tell_slips(next((one for one in parts if isinstance(one, Mapping)), {}))
         timeout = httpx.Timeout(30, read=None, write=None)
         with self._transport():
             async with self.http.stream(method, path, timeout=timeout, **request) as answer:
@@ -134,13 +134,13 @@ class Client:
 
     async def apps(self, user: str | None) -> list[dict[str, Any]]:
         """All apps of a user, by name."""
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         while True:
-            params = {"user_id": user, "page": len(found) // 100 + 1, "page_size": 100, "activity": True}
+            params = {"user_id": user, "page": len(entries) // 100 + 1, "page_size": 100, "activity": True}
             answer = await self.call("GET", "/api/v1/apps", params=params)
-            found += answer["apps"]
+            entries += answer["apps"]
             if len(answer["apps"]) < 100:
-                return found
+                return entries
 
     async def app_id(self, user: str | None, name: str) -> str:
         """The id of a user's app.
@@ -159,8 +159,8 @@ class Client:
         Raises:
             NotFound: none of the user's memories has such a category.
         """
-        found = await self.call("GET", "/api/v1/memories/categories", params={"user_id": user})
-        for category in found["categories"]:
+        answer = await self.call("GET", "/api/v1/memories/categories", params={"user_id": user})
+        for category in answer["categories"]:
             if category["name"].casefold() == name.strip().casefold():
                 return str(category["id"])
         raise NotFound(f"{await self.user(user)} has no memories of the category {name!r}", code="category_not_found")
@@ -173,7 +173,7 @@ def path_part(text: str) -> str:
     return quote(replace_in(text), safe="").replace(".", "%2E")
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -191,8 +191,8 @@ async def service(settings: Settings, url: str | None = None, *, existing: bool 
     from openmemory.config.settings import client_key
     from openmemory.doors.cli.finding import data_folder, is_empty, reachable_service
 
-    found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
-    address = url or found
+    local_url = None if url is not None else await asyncio.to_thread(reachable_service, settings)
+    address = url or local_url
     if address is None:
         if existing and await asyncio.to_thread(is_empty, settings):
             raise NotFound(f"{data_folder(settings)}: there is no data folder; `openmemory serve` makes one")
@@ -201,10 +201,10 @@ async def service(settings: Settings, url: str | None = None, *, existing: bool 
         return
     async with httpx.AsyncClient(
         base_url=address,
-        headers=_bearing(client_key() if found is None else credential(settings)) | _in_timezone(),
+        headers=_bearing(client_key() if local_url is None else credential(settings)) | _in_timezone(),
         timeout=60,
         # Proxies from the environment apply only to a given URL, never to a service on this machine.
-        trust_env=found is None,
+        trust_env=local_url is None,
         # Loading all CA certificates takes as long as the request, so it is done only for https.
         verify=address.startswith("https://"),
     ) as http:
@@ -239,12 +239,14 @@ def connected(
     """Turns a coroutine function into a command: passes a client, shows the answer, and adds the options that select
     the service. A command that returns an answer also has `--json`. `existing`: the command makes no data folder."""
     signature = inspect.signature(command, eval_str=True)
-    added: dict[str, tuple[Any, Any]] = {"json": (Json, False)} if signature.return_annotation is CommandAnswer else {}
-    added |= {"data_dir": (DataDir, None), "config": (ConfigFile, None), "url": (Url, None)}
+    extra_parameters: dict[str, tuple[Any, Any]] = (
+        {"json": (Json, False)} if signature.return_annotation is CommandAnswer else {}
+    )
+    extra_parameters |= {"data_dir": (DataDir, None), "config": (ConfigFile, None), "url": (Url, None)}
 
     @functools.wraps(command)
     def run(
-        *, json: bool = False, data_dir: Any = None, config: Any = None, url: str | None = None, **given: Any
+        *, json: bool = False, data_dir: Any = None, config: Any = None, url: str | None = None, **arguments: Any
     ) -> None:
         import asyncio
 
@@ -252,7 +254,7 @@ def connected(
 
         async def go() -> None:
             async with service(settings, url, existing=existing) as client:
-                answer = await command(client, **given)  # type: ignore[call-arg]
+                answer = await command(client, **arguments)  # type: ignore[call-arg]
                 if answer is not None:
                     answer.show(json=json)
                     answer.exit()
@@ -262,7 +264,7 @@ def connected(
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in list(signature.parameters.values())[1:]]
     parameters = own + [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in added.items()
+        for name, (kind, default) in extra_parameters.items()
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -337,9 +339,9 @@ def refusal(answer: Response, body: Any = None) -> OpenMemoryError:
     message = str(body.get("detail") or f"{answer.status_code} {answer.reason_phrase}")
     code, hint = body.get("error"), body.get("hint")
     if answer.status_code in _INVALID:
-        field, problem = _parted(message)
-        if isinstance(refused := body.get("refused"), list):
-            each = {one["index"]: Invalid(*_parted(one["detail"]), code=one["error"]) for one in refused}
+        field, problem = _split_message(message)
+        if isinstance(rejections := body.get("refused"), list):
+            each = {one["index"]: Invalid(*_split_message(one["detail"]), code=one["error"]) for one in rejections}
             return BatchRefused(field, problem, refused=each, code=code, hint=hint)
         return Invalid(field, problem, code=code, hint=hint)
     if answer.status_code == 401:
@@ -350,10 +352,10 @@ def refusal(answer: Response, body: Any = None) -> OpenMemoryError:
     return bases.get(answer.status_code, OpenMemoryError)(message, code=code, hint=hint)
 
 
-def _parted(message: str) -> tuple[str, str]:
+def _split_message(message: str) -> tuple[str, str]:
     """The field name and the problem from an error message about a field."""
-    field, found, problem = message.partition(": ")
-    return (field, problem) if found else ("request", message)
+    field, separator, problem = message.partition(": ")
+    return (field, problem) if separator else ("request", message)
 
 
 def _retry_after(answer: Response) -> float:

@@ -48,8 +48,8 @@ cli = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         from importlib.metadata import version
 
         typer.echo(f"openmemory {version('openmemory-server')}")
@@ -127,15 +127,15 @@ _PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer | Later]] = {
 """All commands, by the heading under which `openmemory --help` lists them."""
 
 for _panel, _commands in _PANELS.items():
-    for _called, _command in _commands.items():
+    for _name, _command in _commands.items():
         if isinstance(_command, Later) and _command.group:
-            cli.add_typer(typer.Typer(), name=_called, help=_command.help, rich_help_panel=_panel)
+            cli.add_typer(typer.Typer(), name=_name, help=_command.help, rich_help_panel=_panel)
         elif isinstance(_command, Later):
-            cli.command(_called, help=_command.help, rich_help_panel=_panel)(lambda: None)
+            cli.command(_name, help=_command.help, rich_help_panel=_panel)(lambda: None)
         elif isinstance(_command, typer.Typer):
-            cli.add_typer(_command, name=_called, rich_help_panel=_panel)
+            cli.add_typer(_command, name=_name, rich_help_panel=_panel)
         else:
-            cli.command(_called, rich_help_panel=_panel)(_command)
+            cli.command(_name, rich_help_panel=_panel)(_command)
 in_groups(cli)
 
 
@@ -163,11 +163,11 @@ def _load() -> None:
     later = {name for commands in _PANELS.values() for name, command in commands.items() if isinstance(command, Later)}
     for group in cli.registered_groups:
         if group.name in later:
-            group.typer_instance = in_groups(_imported(group.name))
+            group.typer_instance = in_groups(_import(group.name))
     for command in cli.registered_commands:
         if command.name in later:
-            command.callback, command.help = _imported(command.name), None
+            command.callback, command.help = _import(command.name), None
 
 
-def _imported(name: str) -> Any:
+def _import(name: str) -> Any:
     return getattr(import_module(f"openmemory.doors.cli.{name}"), name)

@@ -28,8 +28,8 @@ def show(context: typer.Context, data_dir: DataDir = None, config: ConfigFile = 
     for path, field in keys().items():
         name = ".".join(path)
         values[name] = str(data_folder(settings)) if name == "data_dir" else settings.masked(path)
-        shown = ", ".join(values[name]) if isinstance(values[name], list) else values[name]
-        rows.append((name, str(shown), field.description))
+        text = ", ".join(values[name]) if isinstance(values[name], list) else values[name]
+        rows.append((name, str(text), field.description))
     values["inherited"] = {
         "used": settings.inherited.used,
         "without_effect": settings.inherited.ignored,

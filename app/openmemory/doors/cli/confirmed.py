@@ -22,10 +22,10 @@ def confirmed(folder: str, what: Confirmable = "namespace") -> str | None:
     """Returns what the user has confirmed for exactly this folder; None if nothing."""
     try:
         with open(_file(folder, what), encoding="utf-8") as file:
-            found = json.load(file)
+            content = json.load(file)
     except (OSError, ValueError):  # there is none, or the user is asked again
         return None
-    value = found.get(what) if isinstance(found, dict) and found.get("folder") == folder else None
+    value = content.get(what) if isinstance(content, dict) and content.get("folder") == folder else None
     return value if isinstance(value, str) else None
 
 

@@ -66,7 +66,7 @@ def connect(
         raise Invalid("--key", "does not belong into a project's files, which others read; leave it out")
     if project and hooks:
         raise Invalid("--hooks", "belong to the user's own files; leave out --project")
-    clients = _chosen(names, project)
+    clients = _select_clients(names, project)
     more = ["--user", user] if user else []
     if remote is None:
         # The environment of this machine does not belong into a project's files, which others read.
@@ -78,11 +78,12 @@ def connect(
     offered = Offered(only=",".join(choice.names)) if choice.alone else Offered(toolsets)
     servers = {it.app: server(it, command, url, key=key, user=user, offered=offered) for it in clients}
     if links:
-        found = {it.app: address for it in clients if (address := link(it, servers[it.app]))}
-        CommandAnswer(found, Table(["client", "link"], list(found.items()), wide="link")).show(json=json)
+        addresses = {it.app: address for it in clients if (address := link(it, servers[it.app]))}
+        CommandAnswer(addresses, Table(["client", "link"], list(addresses.items()), wide="link")).show(json=json)
         return
     plans: list[Plan] = [
-        (it, partial(_planned, it, project, partial(connections.connecting, server=servers[it.app]))) for it in clients
+        (it, partial(_plan_change, it, project, partial(connections.connecting, server=servers[it.app])))
+        for it in clients
     ]
     if hooks:
         plans += adding(with_hooks(clients), data_dir, config, user=user, url=url)
@@ -100,10 +101,10 @@ def disconnect(
     """Take out what `connect` and `hooks add` have added, and nothing else."""
     from openmemory.connect import connections
 
-    chosen = _chosen(names, project)
-    files = [it for it in chosen if names or _file(it, project).exists()]
-    plans: list[Plan] = [(it, partial(_planned, it, project, connections.disconnecting)) for it in files]
-    plans += [] if project else removing(with_hooks(chosen))
+    clients = _select_clients(names, project)
+    files = [it for it in clients if names or _file(it, project).exists()]
+    plans: list[Plan] = [(it, partial(_plan_change, it, project, connections.disconnecting)) for it in files]
+    plans += [] if project else removing(with_hooks(clients))
     change_files(plans, dry_run=dry_run, yes=yes, json=json)
 
 
@@ -144,17 +145,17 @@ async def clients(client: Client, user: User = None) -> CommandAnswer:
     return CommandAnswer(rows, Table(columns, cells, wide="file"))
 
 
-def _row(app: str, title: str, file: str, is_connected: bool, found: dict[str, Any]) -> dict[str, Any]:
+def _row(app: str, title: str, file: str, is_connected: bool, activity: dict[str, Any]) -> dict[str, Any]:
     return {
         "client": app,
         "title": title,
         "file": file,
         "connected": is_connected,
-        "memories_written": found.get("total_memories_created", 0),
-        "memories_read": found.get("total_memories_accessed", 0),
-        "written_lately": found.get("recently_created", 0),
-        "read_lately": found.get("recently_accessed", 0),
-        "last_read": found.get("last_accessed"),
+        "memories_written": activity.get("total_memories_created", 0),
+        "memories_read": activity.get("total_memories_accessed", 0),
+        "written_lately": activity.get("recently_created", 0),
+        "read_lately": activity.get("recently_accessed", 0),
+        "last_read": activity.get("last_accessed"),
     }
 
 
@@ -162,7 +163,7 @@ def _with_lately(total: int, lately: int) -> str:
     return f"{total} ({lately})" if lately else str(total)
 
 
-def _chosen(names: list[str] | None, project: bool) -> list[AssistantClient]:
+def _select_clients(names: list[str] | None, project: bool) -> list[AssistantClient]:
     from openmemory.connect.clients import assistants
 
     return chosen_from([it for it in assistants() if it.project or not project], names)
@@ -172,7 +173,7 @@ def _file(client: AssistantClient, project: bool) -> Path:
     return Path.cwd() / client.project if project else client.file
 
 
-def _planned(client: AssistantClient, project: bool, plan: Callable[..., FileChange]) -> FileChange:
+def _plan_change(client: AssistantClient, project: bool, plan: Callable[..., FileChange]) -> FileChange:
     """The change of an assistant's file. Links in a project, which somebody else may have made, lead to none outside.
 
     Raises:

@@ -23,12 +23,12 @@ async def compare_commits(client: Client, *, user: str | None, app: str | None, 
     """
     if scope.here(None) != namespace or (head := (checkout := Checkout(".")).head()) is None:
         return None
-    asked = {"user_id": user, "app": app, "namespace": namespace, "head": head}
-    known = await client.call("GET", _ANCHORS, params=asked)
-    unknown = [one["commit"] for one in known["anchors"] if one["reachable"] is None]
+    params = {"user_id": user, "app": app, "namespace": namespace, "head": head}
+    answer = await client.call("GET", _ANCHORS, params=params)
+    unknown = [one["commit"] for one in answer["anchors"] if one["reachable"] is None]
     reachable, orphaned = checkout.compare(head, unknown) if unknown else ([], [])
     if reachable or orphaned:
-        await client.call("POST", _ANCHORS, body=asked | {"reachable": reachable, "orphaned": orphaned})
+        await client.call("POST", _ANCHORS, body=params | {"reachable": reachable, "orphaned": orphaned})
     return head
 
 
@@ -62,15 +62,15 @@ async def context(
         "budget": budget, "detail": "index" if index else "full", "explain": explain,
         "head": head, "include_orphans": orphans or None,
     }  # fmt: skip
-    found = await client.call("POST", "/api/v1/context", body=body)
-    size = found["budget"]
+    answer = await client.call("POST", "/api/v1/context", body=body)
+    size = answer["budget"]
     notes = [f"{size['used']} of {size['target']} tokens; {size['saved']} saved, {size['dropped']} left out."]
-    notes += [plain(found["note"])] if found.get("note") else []
+    notes += [plain(answer["note"])] if answer.get("note") else []
     if not explain:
-        return CommandAnswer(found, *plain_lines(found["text"]), asides=notes)
+        return CommandAnswer(answer, *plain_lines(answer["text"]), asides=notes)
     rows = [
         ("in" if one["included"] else "out", one["kind"], one["tokens"], one["full_tokens"], one["why"], one["title"])
-        for one in found["decisions"]
+        for one in answer["decisions"]
     ]
     table = Table(["", "kind", "tokens", "of", "why", "title"], rows, wide="title")
-    return CommandAnswer(found, table, notes=notes)
+    return CommandAnswer(answer, table, notes=notes)

@@ -15,23 +15,23 @@ from openmemory.doors.cli.output import CommandAnswer, Table, plain, progress
 async def doctor(client: Client) -> CommandAnswer:
     """Check every component and report problems. The exit code is 1 if there is one."""
     with progress("components checked"):
-        found = await client.call("GET", "/api/v1/doctor", patient=True)
+        report = await client.call("GET", "/api/v1/doctor", patient=True)
     rows: list[tuple[Any, ...]] = []
-    for name, check in found["checks"].items():
+    for name, check in report["checks"].items():
         detail = (
             ", ".join(f"{key} {value}" for key, value in check["detail"].items()) if check["ok"] else check["error"]
         )
         rows.append((name, "ok" if check["ok"] else "FAILS", detail, f"{check['milliseconds']:.0f} ms"))
-    rows += [(name.replace("_", " "), count, "", "") for name, count in found["counts"].items()]
-    rows += [(f"{name} on disk", _in_units(size), "", "") for name, size in found["sizes"].items()]
+    rows += [(name.replace("_", " "), count, "", "") for name, count in report["counts"].items()]
+    rows += [(f"{name} on disk", _in_units(size), "", "") for name, size in report["sizes"].items()]
     rows += [
-        ("vectors waiting", found["vectors_waiting"], "", ""),
-        ("vectors stuck", found["vectors_stuck"], "", ""),
-        ("vectors that differ", "unknown" if found["drift"] is None else found["drift"], "", ""),
+        ("vectors waiting", report["vectors_waiting"], "", ""),
+        ("vectors stuck", report["vectors_stuck"], "", ""),
+        ("vectors that differ", "unknown" if report["drift"] is None else report["drift"], "", ""),
     ]
     rows += [
         (f"collection {one['state']}", one["points"], f"{one['collection']} ({one['model']})", "")
-        for one in found["collections"]
+        for one in report["collections"]
     ]
     sessions = left_out_of_sessions(sessions_folder())
     for session in sessions:
@@ -42,11 +42,11 @@ async def doctor(client: Client) -> CommandAnswer:
         if session.waiting:
             rows.append(("session not stored", "waits", f"{session.waiting} ({session.transcript})", ""))
     return CommandAnswer(
-        {**found, "left_out_of_sessions": [session._asdict() for session in sessions]},
-        f"OpenMemory {found['version']}: {found['status']}",
+        {**report, "left_out_of_sessions": [session._asdict() for session in sessions]},
+        f"OpenMemory {report['version']}: {report['status']}",
         Table(["check", "state", "detail", "time"], rows, wide="detail"),
-        *(f"Problem: {plain(problem)}" for problem in found["problems"]),
-        failed=bool(found["problems"]),
+        *(f"Problem: {plain(problem)}" for problem in report["problems"]),
+        failed=bool(report["problems"]),
     )
 
 

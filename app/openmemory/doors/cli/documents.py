@@ -44,9 +44,9 @@ async def add(
     """Store documents. One of the same name is replaced."""
     if name is not None and len(files) > 1:
         raise SetupError("--name is for one file, and there are several")
-    where = scope.written(namespace, about)
-    given = {"user_id": user, "app": app, "namespace": where, "name": name, "title": title}
-    fields = {key: value for key, value in given.items() if value is not None}
+    where = scope.target(namespace, about)
+    values = {"user_id": user, "app": app, "namespace": where, "name": name, "title": title}
+    fields = {key: value for key, value in values.items() if value is not None}
     if ttl_days is not None:
         fields["ttl_days"] = str(ttl_days)
     if keep is not None:
@@ -54,7 +54,7 @@ async def add(
     results, lines, notes, asides = list[dict[str, Any]](), list[str](), list[str](), list[str]()
     for path in files:
         try:
-            stored = await _send(client, path, fields)
+            result = await _send(client, path, fields)
         except (OpenMemoryError, OSError) as error:
             if len(files) == 1 and isinstance(error, OpenMemoryError):
                 raise
@@ -62,39 +62,39 @@ async def add(
             results.append({"file": str(path), "error": problem})
             asides.append(f"{plain(str(path))} was not stored: {plain(str(problem))}")
             continue
-        results.append(stored)
-        lines.append(_told(stored))
-        if stored.get("redacted"):
-            notes.append(f"{plain(stored['name'])}: {', '.join(stored['redacted'])} redacted in the text.")
-        if stored.get("note"):
-            notes.append(f"{plain(stored['name'])}: {stored['note']}")
+        results.append(result)
+        lines.append(_format_result(result))
+        if result.get("redacted"):
+            notes.append(f"{plain(result['name'])}: {', '.join(result['redacted'])} redacted in the text.")
+        if result.get("note"):
+            notes.append(f"{plain(result['name'])}: {result['note']}")
     return CommandAnswer({"results": results}, *lines, notes=notes, asides=asides, failed=bool(asides))
 
 
 async def _send(client: Client, path: Path, fields: dict[str, str]) -> dict[str, Any]:
     with path.open("rb") as file:
-        sent = {"file": (path.name, file, _TYPE)}
-        async with client.stream("POST", PATH, data=fields, files=sent) as answer:
-            stored: dict[str, Any] = orjson.loads(await answer.aread())
-    return stored
+        files = {"file": (path.name, file, _TYPE)}
+        async with client.stream("POST", PATH, data=fields, files=files) as answer:
+            result: dict[str, Any] = orjson.loads(await answer.aread())
+    return result
 
 
-def _told(stored: dict[str, Any]) -> str:
-    what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[stored["event"]]
-    original = "" if stored["kept"] else ", without the original"
-    return f"{plain(stored['name'])} {what}: {passages(stored['passages'])}{original}. {stored['id']}"
+def _format_result(result: dict[str, Any]) -> str:
+    what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[result["event"]]
+    original = "" if result["kept"] else ", without the original"
+    return f"{plain(result['name'])} {what}: {passages(result['passages'])}{original}. {result['id']}"
 
 
-def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
+def _format_list(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
     rows = [
         (one["id"], one["name"], one["bytes"], one["passages"], one["namespace"], one["app_name"])
-        for one in found["items"]
+        for one in answer["items"]
     ]
     table = Table(["id", "name", "bytes", "passages", "namespace", "app"], rows, wide="name")
-    return page_answer(found, table, given["page"], "There are no documents.")
+    return page_answer(answer, table, arguments["page"], "There are no documents.")
 
 
-add_operation(documents, list_documents, _listed)
+add_operation(documents, list_documents, _format_list)
 
 
 @documents.command()
@@ -130,12 +130,12 @@ async def show(
     """Show the text of a document."""
     params = {"user_id": user, "app": app, "page": page, "size": 50}
     document = await document_id(client, document, {"user_id": user, "app": app})
-    found = await client.call("GET", f"{PATH}/{document}", params=params)
-    lines = [f"{plain(found['document']['name'])}, {passages(found['total'])}"]
-    for one in found["items"]:
+    answer = await client.call("GET", f"{PATH}/{document}", params=params)
+    lines = [f"{plain(answer['document']['name'])}, {passages(answer['total'])}"]
+    for one in answer["items"]:
         lines += ["", *([f"[{plain(one['heading'])}]"] if one["heading"] else []), *plain_lines(one["content"])]
-    notes = [f"Page {page}; {found['total']} passages in all."] if len(found["items"]) < found["total"] else []
-    return CommandAnswer(found, *lines, notes=notes)
+    notes = [f"Page {page}; {answer['total']} passages in all."] if len(answer["items"]) < answer["total"] else []
+    return CommandAnswer(answer, *lines, notes=notes)
 
 
 @documents.command()
@@ -181,10 +181,10 @@ async def delete(
     document = await document_id(client, document, {"user_id": user, "app": app})
     path = f"{PATH}/{document}"
     if erase:
-        done = await client.call("POST", f"{path}/erase", body={"user_id": user, "app": app})
+        answer = await client.call("POST", f"{path}/erase", body={"user_id": user, "app": app})
     else:
-        done = await client.call("DELETE", path, params={"user_id": user, "app": app})
-    return CommandAnswer(done, f"{'Erased' if erase else 'Deleted'} {document}: {passages(done['passages'])}.")
+        answer = await client.call("DELETE", path, params={"user_id": user, "app": app})
+    return CommandAnswer(answer, f"{'Erased' if erase else 'Deleted'} {document}: {passages(answer['passages'])}.")
 
 
 @documents.command()
@@ -198,5 +198,5 @@ async def restore(
     """Bring a deleted document back."""
     if whole(document) is None:
         raise Invalid("ID", "must be a whole UUID, because deleted documents are in no list")
-    done = await client.call("POST", f"{PATH}/{document}/restore", body={"user_id": user})
-    return CommandAnswer(done, f"Restored: {passages(done['passages'])}.")
+    answer = await client.call("POST", f"{PATH}/{document}/restore", body={"user_id": user})
+    return CommandAnswer(answer, f"Restored: {passages(answer['passages'])}.")

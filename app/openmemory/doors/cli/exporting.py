@@ -28,16 +28,16 @@ async def export_lines(client: Client, name: str, *, user: str, states: Sequence
         SetupError: the file cannot be written.
         NotFound: there is no such user.
     """
-    written = 0
-    with _written(name) as file, progress("memories") as show:
+    count = 0
+    with _open_output(name) as file, progress("memories") as show:
         async for page, total in _pages(client, user, states):
             for item in page:
                 line = json.dumps(_line(user, item), ensure_ascii=False).translate(_LINE_BREAKS)
                 file.write(f"{line}\n".encode())
-            written += len(page)
-            show(written, total)
+            count += len(page)
+            show(count, total)
     if name != "-":
-        note(f"{memories(written)} of {user} written to {name}.")
+        note(f"{memories(count)} of {user} written to {name}.")
 
 
 async def export_archive(client: Client, name: str, *, user: str, vectors: bool) -> None:
@@ -49,17 +49,17 @@ async def export_archive(client: Client, name: str, *, user: str, vectors: bool)
         Unavailable: the service does not answer, or the response ended early.
     """
     body = {"user_id": user, "include_vectors": vectors}
-    with _written(name) as file, progress("received", size=True) as show:
+    with _open_output(name) as file, progress("received", size=True) as show:
         async with client.stream("POST", "/api/v1/backup/export", json=body) as answer:
             total = int(answer.headers.get("content-length", "0"))
-            written = 0
+            size = 0
             async for data in answer.aiter_raw():
                 file.write(data)
-                written += len(data)
-                show(written, total or None)
-            if written != total:
-                raise Unavailable(f"the archive ended after {written:,} of {total:,} bytes; run the command again")
-    note(f"The archive of {user} is written to {name} ({written / 2**20:.1f} MiB).")
+                size += len(data)
+                show(size, total or None)
+            if size != total:
+                raise Unavailable(f"the archive ended after {size:,} of {total:,} bytes; run the command again")
+    note(f"The archive of {user} is written to {name} ({size / 2**20:.1f} MiB).")
 
 
 async def _pages(client: Client, user: str, states: Sequence[str]) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
@@ -77,14 +77,17 @@ async def _pages(client: Client, user: str, states: Sequence[str]) -> AsyncItera
         "size": _PAGE,
         "export": True,
     }
-    seen: set[str] = set()
+    previous_ids: set[str] = set()
     while True:
         answer = await client.call("GET", "/api/v1/memories", params=params)
         # A memory added in the meantime with an earlier date shifts the end of the last page onto this one.
-        yield [item for item in answer["items"] if item["state"] in states and item["id"] not in seen], answer["total"]
+        yield (
+            [item for item in answer["items"] if item["state"] in states and item["id"] not in previous_ids],
+            answer["total"],
+        )
         if params["page"] >= answer["pages"]:
             return
-        seen = {item["id"] for item in answer["items"]}
+        previous_ids = {item["id"] for item in answer["items"]}
         params["page"] += 1
 
 
@@ -110,7 +113,7 @@ def _line(user: str, item: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _written(name: str) -> Iterator[BinaryIO]:
+def _open_output(name: str) -> Iterator[BinaryIO]:
     """Opens a file that appears under its name only when it is complete. `-` is standard output.
 
     Raises:

@@ -17,16 +17,16 @@ from openmemory.operations.files import list_files
 files = typer.Typer(no_args_is_help=True)
 
 
-def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
+def _format_list(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
     rows = [
         (one["path"], one["language"] or "", one["bytes"], one["passages"], one["namespace"], one["app_name"])
-        for one in found["items"]
+        for one in answer["items"]
     ]
     table = Table(["path", "language", "bytes", "passages", "namespace", "app"], rows, wide="path")
-    return page_answer(found, table, given["page"], "There are no files.")
+    return page_answer(answer, table, arguments["page"], "There are no files.")
 
 
-add(files, list_files, _listed)
+add(files, list_files, _format_list)
 
 
 @files.command()

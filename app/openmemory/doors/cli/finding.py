@@ -184,8 +184,8 @@ def _is_free(settings: Settings) -> bool:
         sockets = listen(settings.host, settings.port)
     except PortTaken:
         return False
-    for opened in sockets:
-        opened.close()
+    for listener in sockets:
+        listener.close()
     return True
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openmemory.doors.cli import confirmed
-from openmemory.doors.cli.output import asked, on_a_terminal, plain
+from openmemory.doors.cli.output import on_a_terminal, plain, prompt_yes_no
 from openmemory.doors.cli.trust import ask, forget
 from openmemory.errors import Invalid, SetupError
 
@@ -46,8 +46,8 @@ def confirmed_file() -> SettingsFile | None:
         return None
     if file is None:
         return None
-    set_here = _unconfirmed(file)
-    if set_here and not (on_a_terminal() and asked(_question(file, set_here))):
+    set_here = _unconfirmed_settings(file)
+    if set_here and not (on_a_terminal() and prompt_yes_no(_question(file, set_here))):
         names = [".".join(path) for path in set_here]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         raise SetupError(
@@ -79,7 +79,7 @@ def trust(
         forget(folder, "settings")
         return
     file = _file_of(folder)
-    if file is None or not (set_here := _unconfirmed(file)):
+    if file is None or not (set_here := _unconfirmed_settings(file)):
         print("There is nothing to confirm.")
         return
     if not yes:
@@ -94,7 +94,7 @@ def _file_of(folder: str) -> SettingsFile | None:
 
     path = Path(folder, FILE_NAME)
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -102,11 +102,11 @@ def _file_of(folder: str) -> SettingsFile | None:
             raise _unusable(path, "is a link") from None
         raise _unusable(path, f"cannot be read: {error.strerror}") from None
     try:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise _unusable(path, "is no plain file")
-        content = os.read(opened, _LARGEST + 1)
+        content = os.read(descriptor, _LARGEST + 1)
     finally:
-        os.close(opened)
+        os.close(descriptor)
     if len(content) > _LARGEST:
         raise _unusable(path, f"is larger than {_LARGEST:,} bytes")
     return SettingsFile(path, content)
@@ -119,7 +119,7 @@ def _unusable(path: Path, problem: str) -> SetupError:
     )
 
 
-def _unconfirmed(file: SettingsFile) -> dict[tuple[str, ...], Any]:
+def _unconfirmed_settings(file: SettingsFile) -> dict[tuple[str, ...], Any]:
     """Returns what a file sets; nothing if the user has confirmed it."""
     from openmemory.config.settings import entries
 
@@ -142,23 +142,23 @@ def _question(file: SettingsFile, set_here: dict[tuple[str, ...], Any]) -> str:
     choices are only named."""
     from openmemory.config.settings import keys
 
-    known = keys()
+    fields = keys()
     lines, others = [], []
     for path, value in set_here.items():
         name = ".".join(path)
-        if (shown := _shown(value, known[path].annotation)) is None:
+        if (text := _format_value(value, fields[path].annotation)) is None:
             others.append(name)
         else:
-            lines.append(f"  {name} = {shown}")
+            lines.append(f"  {name} = {text}")
     if others:
         lines.append(f"  {'and ' if lines else ''}{', '.join(others)}")
     known_before = confirmed.confirmed(str(file.path.parent), "settings") is not None
     why = "has changed since you confirmed it" if known_before else "may be somebody else's"
-    listed = "\n".join(lines)
-    return f"{plain(file.path)} {why}. It sets:\n{listed}\nUse it in this folder as it is now?"
+    listing = "\n".join(lines)
+    return f"{plain(file.path)} {why}. It sets:\n{listing}\nUse it in this folder as it is now?"
 
 
-def _shown(value: Any, annotation: Any) -> str | None:
+def _format_value(value: Any, annotation: Any) -> str | None:
     """A value of a setting that is a text or a list, on one line and without secrets; None for other settings."""
     from pydantic import SecretStr
 

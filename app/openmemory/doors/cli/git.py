@@ -42,13 +42,13 @@ _ENVIRONMENT = {
 }
 
 
-class GitFailed(OpenMemoryError):
+class GitError(OpenMemoryError):
     """Git is there, and cannot tell what it was asked about this repository."""
 
     code = "git_failed"
 
 
-def git(folder: Path, *arguments: str, given: bytes = b"") -> str | None:
+def git(folder: Path, *arguments: str, data: bytes = b"") -> str | None:
     """Runs Git in a folder and returns its output; None if Git is not there. Nothing else starts Git.
 
     Only commands that read the repository and convert no contents are safe: filters and text conversions of a
@@ -63,25 +63,25 @@ def git(folder: Path, *arguments: str, given: bytes = b"") -> str | None:
     if (program := shutil.which("git", path=path)) is None:
         return None
     # What the caller's Git is set to, for example in a hook of a commit, is about another repository.
-    kept = {name: value for name, value in environment().items() if not name.startswith("GIT_")}
+    variables = {name: value for name, value in environment().items() if not name.startswith("GIT_")}
     own = {"PATH": path, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     try:
         with subprocess.Popen(  # noqa: S603 - the program is fixed
             [program, *_OPTIONS, "-C", str(folder), *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=kept | _ENVIRONMENT | own,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables | _ENVIRONMENT | own,
             cwd="/",
         ) as running:  # fmt: skip
-            output, problem = _ended(running, folder, given)
+            output, problem = _communicate(running, folder, data)
     except subprocess.TimeoutExpired:
-        raise GitFailed(f"Git did not answer within {_SECONDS:.0f} seconds about {folder}.") from None
+        raise GitError(f"Git did not answer within {_SECONDS:.0f} seconds about {folder}.") from None
     except _Blocked as blocked:
-        raise GitFailed(f"Git cannot read {folder}: {blocked} is a pipe, and Git would wait for its writer.") from None
+        raise GitError(f"Git cannot read {folder}: {blocked} is a pipe, and Git would wait for its writer.") from None
     except OSError as error:
-        raise GitFailed(f"{program} cannot be started: {error.strerror}") from None
+        raise GitError(f"{program} cannot be started: {error.strerror}") from None
     code = running.returncode
     if code and not (code == 1 and "check-ignore" in arguments):  # none is ignored
-        said = problem.decode(errors="replace").strip().partition("\n")[0]
-        raise GitFailed(f"Git cannot read {folder}: {said or f'exit code {code}'}")
+        message = problem.decode(errors="replace").strip().partition("\n")[0]
+        raise GitError(f"Git cannot read {folder}: {message or f'exit code {code}'}")
     return output.decode(errors="surrogateescape")
 
 
@@ -89,11 +89,11 @@ class _Blocked(Exception):
     """A file for whose writer Git waits."""
 
 
-def _ended(running: subprocess.Popen[bytes], folder: Path, given: bytes) -> tuple[bytes, bytes]:
+def _communicate(running: subprocess.Popen[bytes], folder: Path, data: bytes) -> tuple[bytes, bytes]:
     """The output and the errors of Git, once it has ended. Git that takes longer than most may wait at a pipe."""
     try:
         try:
-            return running.communicate(given, timeout=min(_SOON, _SECONDS))
+            return running.communicate(data, timeout=min(_SOON, _SECONDS))
         except subprocess.TimeoutExpired:
             until = time.monotonic() + max(0.0, _SECONDS - _SOON)
             if (pipe := _pipe(folder, until)) is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.doors.cli.client import Client, connected
-from openmemory.doors.cli.ids import meant, whole
+from openmemory.doors.cli.ids import match_id, whole
 from openmemory.doors.cli.operations import add
 from openmemory.doors.cli.options import User
 from openmemory.doors.cli.output import CommandAnswer, Table, local_time
@@ -16,7 +16,7 @@ from openmemory.operations.grants import PATH, create_grant, explain_grants, lis
 grants = typer.Typer(no_args_is_help=True)
 
 
-def _rules(found: Any, _: dict[str, Any]) -> CommandAnswer:
+def _rules(answer: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (
             grant["id"],
@@ -27,25 +27,25 @@ def _rules(found: Any, _: dict[str, Any]) -> CommandAnswer:
             grant["object_name"] or grant["object"],
             "" if grant["object"] == grant["object_name"] else grant["object"],
         )
-        for grant in found["grants"]
+        for grant in answer["grants"]
     ]
     columns = ["id", "made", "effect", "app", "type", "object", "object id"]
-    return CommandAnswer(found, Table(columns, rows, wide="object"))
+    return CommandAnswer(answer, Table(columns, rows, wide="object"))
 
 
-def _explained(answer: Any, _: dict[str, Any]) -> CommandAnswer:
+def _format_explanation(answer: Any, _: dict[str, Any]) -> CommandAnswer:
     considered = (f"  {grant['id']}  {_words(grant)}" for grant in answer["considered"])
     return CommandAnswer(answer, f"{'yes' if answer['allowed'] else 'no'}: {answer['reason']}", *considered)
 
 
 def _words(grant: dict[str, Any]) -> str:
-    named = grant["object_name"] or grant["object"] or ""
-    return f"{grant['effect']} {grant['app'] or 'every app'} {grant['object_type']} {named}".rstrip()
+    name = grant["object_name"] or grant["object"] or ""
+    return f"{grant['effect']} {grant['app'] or 'every app'} {grant['object_type']} {name}".rstrip()
 
 
 add(grants, list_grants, _rules)
-add(grants, create_grant, lambda made, _: CommandAnswer(made, _words(made), made["id"]))
-add(grants, explain_grants, _explained)
+add(grants, create_grant, lambda answer, _: CommandAnswer(answer, _words(answer), answer["id"]))
+add(grants, explain_grants, _format_explanation)
 
 
 @grants.command()
@@ -57,7 +57,7 @@ async def revoke(
 ) -> CommandAnswer:
     """Revoke a rule."""
     if whole(grant) is None:
-        listed = await client.call("GET", PATH, params={"user_id": user})
-        grant = meant(grant, (str(one["id"]) for one in listed["grants"]), "Rule")
+        answer = await client.call("GET", PATH, params={"user_id": user})
+        grant = match_id(grant, (str(one["id"]) for one in answer["grants"]), "Rule")
     await client.call("DELETE", f"{PATH}/{grant}", params={"user_id": user})
     return CommandAnswer({"revoked": grant}, f"Revoked {grant}.")

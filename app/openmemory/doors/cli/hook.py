@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> NoReturn:
     # and a service that sends one byte a second.
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
-    worker.join(max(0.0, _timeout(rest) - _elapsed() - _MARGIN))
+    worker.join(max(0.0, _timeout(rest) - _elapsed_seconds() - _MARGIN))
     try:
         if "--verbose" in arguments and problem:
             os.write(2, f"openmemory hook: {problem[0]}\n".encode(errors="replace"))
@@ -78,10 +78,10 @@ def _timeout(arguments: Sequence[str]) -> float:
         return usual / 1_000
 
 
-def _elapsed() -> float:
+def _elapsed_seconds() -> float:
     """Seconds since the start of the process: exactly on Linux, elsewhere those in which it ran."""
     try:
-        ticks = int(_read("/proc/self/stat").rpartition(")")[2].split()[19])
+        ticks = int(_read_text("/proc/self/stat").rpartition(")")[2].split()[19])
         return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, AttributeError, ValueError, IndexError):
         return time.process_time()
@@ -91,74 +91,78 @@ def _answer(event: str, options: Options) -> str:
     """Asks the service, and returns the text to print."""
     if event not in (*EVENT_NAMES, *CAPTURES):
         raise HookError(f"{event!r} is no hook; valid are {', '.join((*EVENT_NAMES, *CAPTURES))}")
-    given = _given()
-    folder = next((path for path in (given.get("cwd"), *_roots(given)) if isinstance(path, str) and path), os.getcwd())
-    named = options.get("namespace")
-    here = project.FolderProject(named) if named else project.of_folder(folder)
+    payload = _read_payload()
+    folder = next(
+        (path for path in (payload.get("cwd"), *_roots(payload)) if isinstance(path, str) and path), os.getcwd()
+    )
+    namespace = options.get("namespace")
+    here = project.FolderProject(namespace) if namespace else project.of_folder(folder)
     body: dict[str, Any] = {
         "user_id": options.get("user"),
         "app": options.get("client"),
         "namespace": here.namespace,
     }
     if event in CAPTURES:
-        (_log if "log" in options else _capture)(options, given, body)
+        (_log if "log" in options else _capture)(options, payload, body)
         return ""
     body["head"] = None if "namespace" in options else project.described(folder).get("head")
     body["budget"] = int(options.get("budget", BUDGETS[event]))
     if event == "prompt":
-        body["query"] = str(given.get("prompt") or "").strip()[:_QUERY]
+        body["query"] = str(payload.get("prompt") or "").strip()[:_QUERY]
         if not body["query"]:
             raise HookError("there is no prompt")
         if "min-score" in options:
             body["min_score"] = float(options["min-score"])
-    status, found = _post(options, "/api/v1/brief", body)
+    status, answer = _post(options, "/api/v1/brief", body)
     if status != 200:
         raise HookError(f"the service answers {status}")
-    text = found.get("text")
+    text = answer.get("text")
     if not isinstance(text, str):
         raise HookError("the answer has no text")
     if here.unconfirmed and event == "session-start":
         text = "\n".join(filter(None, (text, project.UNCONFIRMED)))
-    return _shown(options.get("client", ""), event, text)
+    return _format_answer(options.get("client", ""), event, text)
 
 
-def _capture(options: Options, given: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+def _capture(options: Options, payload: Mapping[str, Any], body: Mapping[str, Any]) -> None:
     """Sends what the user wrote since the last time, for the language model. Without one, the service keeps nothing."""
     from openmemory.doors.cli.transcript import send_new
 
-    if not isinstance(transcript := given.get("transcript_path"), str):
+    if not isinstance(transcript := payload.get("transcript_path"), str):
         raise HookError("there is no transcript")
 
     def send(texts: list[str], key: str) -> str | None:
         messages = [{"role": "user", "content": text} for text in texts]
         more = {"messages": messages, "infer": True, "async": True}
-        status, found = _post(options, "/api/v1/memories", {**body, **more}, key)
+        status, answer = _post(options, "/api/v1/memories", {**body, **more}, key)
         if status in (200, 202):
             return None
-        if status not in _REFUSED or found.get("error") == "no_language_model":
-            raise HookError(f"the service answers {status}, {found.get('detail')}")
-        return str(found.get("detail"))
+        if status not in _REFUSED or answer.get("error") == "no_language_model":
+            raise HookError(f"the service answers {status}, {answer.get('detail')}")
+        return str(answer.get("detail"))
 
     send_new(transcript, sessions_folder(), send)
 
 
-def _log(options: Options, given: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+def _log(options: Options, payload: Mapping[str, Any], body: Mapping[str, Any]) -> None:
     """Stores what both sides said since the last time, verbatim. With `infer`, the language model reads it too."""
     from openmemory.doors.cli.transcript import Message, acceptable, log_new
 
-    if not isinstance(transcript := given.get("transcript_path"), str):
+    if not isinstance(transcript := payload.get("transcript_path"), str):
         raise HookError("there is no transcript")
 
     def log(session: str, messages: list[Message], *, again: bool = True) -> list[str]:
         more = {"messages": messages, "infer": "infer" in options}
-        status, found = _post(options, f"/api/v1/threads/{session}/messages", {**body, **more})
+        status, answer = _post(options, f"/api/v1/threads/{session}/messages", {**body, **more})
         if status == _TOO_LARGE and len(messages) > 1:
             middle = len(messages) // 2
             return log(session, messages[:middle], again=again) + log(session, messages[middle:], again=again)
-        refused = [{"index": 0, **found}] if status == _TOO_LARGE else found.get("refused")
-        if not isinstance(refused, list) or (status != 200 and not refused):
-            raise HookError(f"the service answers {status}, {found.get('detail')}")
-        other, reasons = acceptable(messages, refused) if again else ([], [str(each.get("detail")) for each in refused])
+        rejections = [{"index": 0, **answer}] if status == _TOO_LARGE else answer.get("refused")
+        if not isinstance(rejections, list) or (status != 200 and not rejections):
+            raise HookError(f"the service answers {status}, {answer.get('detail')}")
+        other, reasons = (
+            acceptable(messages, rejections) if again else ([], [str(each.get("detail")) for each in rejections])
+        )
         return reasons + (log(session, other, again=False) if other else [])
 
     log_new(transcript, sessions_folder(), log)
@@ -173,35 +177,35 @@ def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The options: `--name value` or `--name=value`."""
     rest = iter(arguments)
     for argument in rest:
-        name, found, value = argument.removeprefix("--").partition("=")
+        name, separator, value = argument.removeprefix("--").partition("=")
         if not argument.startswith("--") or name not in OPTIONS:
             raise HookError(f"{argument!r} is no option of a hook")
-        yield name, value if found or name in _FLAGS else next(rest, "")
+        yield name, value if separator or name in _FLAGS else next(rest, "")
 
 
 _FLAGS = ("log", "infer", "verbose")
 OPTIONS = ("client", "user", "namespace", "budget", "min-score", "url", "data-dir", "timeout", *_FLAGS)
 
 
-def _given() -> dict[str, Any]:
+def _read_payload() -> dict[str, Any]:
     """The JSON that the assistant writes to standard input. A terminal writes none."""
     if sys.stdin is None or sys.stdin.isatty():
         return {}
-    read = b""
-    while (chunk := os.read(0, 1 << 16)) and len(read) < _INPUT:
-        read += chunk
-    found = json.loads(read) if read.strip() else {}
-    if not isinstance(found, dict):
+    data = b""
+    while (chunk := os.read(0, 1 << 16)) and len(data) < _INPUT:
+        data += chunk
+    payload = json.loads(data) if data.strip() else {}
+    if not isinstance(payload, dict):
         raise HookError("standard input is no JSON object")
-    return found
+    return payload
 
 
-def _roots(given: Mapping[str, Any]) -> list[Any]:
-    roots = given.get("workspace_roots")
+def _roots(payload: Mapping[str, Any]) -> list[Any]:
+    roots = payload.get("workspace_roots")
     return roots if isinstance(roots, list) else []
 
 
-def _shown(client: str, event: str, text: str) -> str:
+def _format_answer(client: str, event: str, text: str) -> str:
     """The text in the form that the assistant reads. Where it can, the person sees the first line, too."""
     if not text or not client:
         return text
@@ -225,18 +229,18 @@ def _post(
     head += [f"Idempotency-Key: {idempotency_key}"] if idempotency_key else []
     if any(not line.isprintable() for line in head):
         raise HookError("the address or the key cannot be sent")
-    received = _exchanged(url, "\r\n".join(head).encode() + b"\r\n\r\n" + content)
-    status, _, answer = received.partition(b"\r\n\r\n")
+    data = _exchange(url, "\r\n".join(head).encode() + b"\r\n\r\n" + content)
+    status, _, answer = data.partition(b"\r\n\r\n")
     try:
-        found = json.loads(answer)
+        fields = json.loads(answer)
     except ValueError:
         raise HookError(f"the service answers {status.splitlines()[:1]!r}") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise HookError("the service does not answer with a JSON object")
-    return int(status.split(b" ", 2)[1]), found
+    return int(status.split(b" ", 2)[1]), fields
 
 
-def _exchanged(url: SplitResult, request: bytes) -> bytes:
+def _exchange(url: SplitResult, request: bytes) -> bytes:
     secure = url.scheme == "https"
     plain = socket.create_connection((url.hostname or "", url.port or (443 if secure else 80)))
     if secure:
@@ -245,10 +249,10 @@ def _exchanged(url: SplitResult, request: bytes) -> bytes:
         plain = ssl.create_default_context().wrap_socket(plain, server_hostname=url.hostname)
     with plain:
         plain.sendall(request)
-        received = b""
-        while (chunk := plain.recv(1 << 16)) and len(received) < _LARGEST:
-            received += chunk
-    return received
+        data = b""
+        while (chunk := plain.recv(1 << 16)) and len(data) < _LARGEST:
+            data += chunk
+    return data
 
 
 def _service(options: Options) -> tuple[SplitResult, str]:
@@ -256,11 +260,11 @@ def _service(options: Options) -> tuple[SplitResult, str]:
     key = os.environ.get("OPENMEMORY_API_KEY", "")
     if url := options.get("url"):
         return urlsplit(url), key
-    named = options.get("data-dir") or os.environ.get("OPENMEMORY_DATA_DIR")
-    for folder in map(os.path.expanduser, [named] if named else _data_folders()):
+    data_dir = options.get("data-dir") or os.environ.get("OPENMEMORY_DATA_DIR")
+    for folder in map(os.path.expanduser, [data_dir] if data_dir else _data_folders()):
         if _has_owner(folder):
-            url = json.loads(_read(os.path.join(folder, "service.json")))["url"]
-            return urlsplit(url), key or _read(os.path.join(folder, "local.key")).strip()
+            url = json.loads(_read_text(os.path.join(folder, "service.json")))["url"]
+            return urlsplit(url), key or _read_text(os.path.join(folder, "local.key")).strip()
     raise HookError("no service is running")
 
 
@@ -294,6 +298,6 @@ def sessions_folder() -> str:
     return os.path.join(os.path.expanduser(home or "~/.cache"), "openmemory", "sessions")
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     with open(path, encoding="utf-8") as file:
         return file.read()

@@ -65,20 +65,20 @@ def add(
     """
     from openmemory.connect.hooks import CAPTURE
 
-    chosen: list[Hook] = ["session-start"]
+    events: list[Hook] = ["session-start"]
     if prompt:
-        chosen.append("prompt")
+        events.append("prompt")
     if capture or log:
-        chosen += CAPTURE
+        events += CAPTURE
     more = [*(["--log"] if log else []), *(["--infer"] if log and capture else [])]
-    plans = adding(_chosen(names, chosen), data_dir, config, user=user, url=url, budget=budget, more=more)
+    plans = adding(_select_clients(names, events), data_dir, config, user=user, url=url, budget=budget, more=more)
     change_files(plans, dry_run=dry_run, yes=yes, json=json)
 
 
 @hooks.command()
 def remove(names: Names = None, dry_run: DryRun = False, yes: Yes = False, json: Json = False) -> None:
     """Take out what `hooks add` has added, and nothing else."""
-    change_files(removing(_chosen(names)), dry_run=dry_run, yes=yes, json=json)
+    change_files(removing(_select_clients(names)), dry_run=dry_run, yes=yes, json=json)
 
 
 @hooks.command()
@@ -101,10 +101,10 @@ def status(json: Json = False) -> None:
     CommandAnswer(rows, Table(["client", "hooks", "file"], cells, wide="file")).show(json=json)
 
 
-def _chosen(names: list[str] | None, chosen: list[Hook] | None = None) -> list[AssistantClient]:
+def _select_clients(names: list[str] | None, events: list[Hook] | None = None) -> list[AssistantClient]:
     from openmemory.connect.hooks import BRIEF, hooked
 
-    return chosen_from(hooked(chosen or BRIEF), names)
+    return chosen_from(hooked(events or BRIEF), names)
 
 
 def hook(
@@ -145,7 +145,7 @@ def hook(
     from openmemory.doors.cli.hook import OPTIONS, run
 
     namespace = scope.here(namespace) if namespace else None
-    given = dict(zip(OPTIONS, (client, user, namespace, budget, min_score, url, data_dir, timeout), strict=False))
-    options = (f"--{name}={value}" for name, value in given.items() if value is not None)
+    values = dict(zip(OPTIONS, (client, user, namespace, budget, min_score, url, data_dir, timeout), strict=False))
+    options = (f"--{name}={value}" for name, value in values.items() if value is not None)
     flags = {"--log": log, "--infer": infer, "--verbose": verbose}
-    run([event, *options, *(name for name, wanted in flags.items() if wanted)])
+    run([event, *options, *(name for name, is_on in flags.items() if is_on)])

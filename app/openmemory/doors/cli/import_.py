@@ -90,8 +90,8 @@ def import_(
     if app is not None:
         raise Invalid("--app", "is for JSON Lines; memories of an old installation keep their apps")
     kind = next(one for one in KINDS if one == file)
-    wanted = ImportRequest(kind, source, user, into, mode or "skip", dry_run)
-    asyncio.run(_old(where_to(config, data_dir, url), url, wanted, json=json))
+    request = ImportRequest(kind, source, user, into, mode or "skip", dry_run)
+    asyncio.run(_old(where_to(config, data_dir, url), url, request, json=json))
 
 
 async def _lines(
@@ -108,14 +108,14 @@ async def _lines(
         run.answer().exit()
 
 
-async def _old(settings: Settings, url: str | None, wanted: ImportRequest, *, json: bool) -> None:
+async def _old(settings: Settings, url: str | None, request: ImportRequest, *, json: bool) -> None:
     from openmemory.doors.cli.migrating import Migration
     from openmemory.doors.cli.migration_report import answer
 
     # A dry run needs no service.
-    async with nullcontext() if wanted.dry_run else service(settings, url) as client:
+    async with nullcontext() if request.dry_run else service(settings, url) as client:
         default = settings.access.default_user if client is None else await client.user(None)
-        migration = Migration(wanted, default, client)
+        migration = Migration(request, default, client)
         try:
             await migration.run()
         except BaseException:

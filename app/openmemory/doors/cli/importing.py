@@ -63,7 +63,7 @@ class Import:
             SetupError: the file cannot be read.
             Unavailable: the service did not answer for a minute. Memories already added stay.
         """
-        with _opened(name) as file, progress("read", size=True) as show:
+        with _open_source(name) as file, progress("read", size=True) as show:
             await in_daemon(lambda: _refuse_other_kinds(name, file), name="import-reader")
             status = os.fstat(file.fileno())
             total = status.st_size if stat.S_ISREG(status.st_mode) else None
@@ -157,13 +157,13 @@ class Import:
         app = memory.get("app") or await self._app_of_nobody(line)
         while True:
             try:
-                found = await self._patiently(line, "GET", "/api/v1/memories", params=params)
+                answer = await self._patiently(line, "GET", "/api/v1/memories", params=params)
             except NotFound:  # the user is new
                 return None
-            for item in found["items"]:
+            for item in answer["items"]:
                 if (normal_form(item["content"]), item["app_name"]) == (normal_form(text), app):
                     return str(item["id"])
-            if params["page"] >= found["pages"]:
+            if params["page"] >= answer["pages"]:
                 return None
             params["page"] += 1
 
@@ -203,8 +203,8 @@ class Import:
 def _seconds(moment: str | float) -> int:
     """The whole seconds since 1970 of a time from a line."""
     if isinstance(moment, str):
-        parsed = datetime.fromisoformat(moment)
-        return epoch_seconds(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
+        value = datetime.fromisoformat(moment)
+        return epoch_seconds(value if value.tzinfo else value.replace(tzinfo=UTC))
     return math.floor(moment)
 
 
@@ -220,16 +220,16 @@ def _refuse_other_kinds(name: str, file: BinaryIO) -> None:
         return
     hint = f"`openmemory import openmemory {name}`"
     if is_sqlite(start) or is_zip(start):
-        found = foreign_zip(file, TABLES) if is_zip(start) and file.seekable() else None
+        kind = foreign_zip(file, TABLES) if is_zip(start) and file.seekable() else None
     else:
         first = text.partition(b"\n")[0]
-        found, hint = foreign_json(first if first.rstrip().endswith(b"}") else text), f"`openmemory import mem0 {name}`"
-        if found is None and not text.startswith((b"[", b"{")) and b"\n{" not in text:
-            found = foreign_text(start)
-        if found is None and not text.startswith(b"["):
+        kind, hint = foreign_json(first if first.rstrip().endswith(b"}") else text), f"`openmemory import mem0 {name}`"
+        if kind is None and not text.startswith((b"[", b"{")) and b"\n{" not in text:
+            kind = foreign_text(start)
+        if kind is None and not text.startswith(b"["):
             return  # lines, of which the first is broken
-    if found is not None:
-        raise SetupError(f"{name}: is {found.name}, which cannot be imported as it is", hint=found.remedy)
+    if kind is not None:
+        raise SetupError(f"{name}: is {kind.name}, which cannot be imported as it is", hint=kind.remedy)
     raise SetupError(f"{name}: must be JSON Lines, with a memory in each line", hint=hint)
 
 
@@ -238,7 +238,7 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
+def _open_source(name: str) -> Iterator[BinaryIO]:
     try:
         # Not sys.stdin.buffer: the interpreter cannot exit while a thread waits in it.
         file = open(0, "rb", _LOOK, closefd=False) if name == "-" else Path(name).open("rb", _LOOK)  # noqa: SIM115

@@ -46,7 +46,7 @@ async def ingest(
     path of the Git remote, otherwise the name of the folder.
     """
     whose = {"user_id": user, "app": app, "namespace": namespace}
-    answer = await _kept(client, path, whose, dry_run=dry_run)
+    answer = await _store(client, path, whose, dry_run=dry_run)
     if watch and not dry_run:
         await _watch(client, path, whose, answer)
     return answer
@@ -66,7 +66,7 @@ async def _watch(client: Client, path: Path, whose: dict[str, Any], answer: Comm
         if not changes and not again:
             continue
         try:
-            answer = await _kept(client, path, whose, dry_run=False)
+            answer = await _store(client, path, whose, dry_run=False)
             again = answer.failed
             _show(answer)
         except OpenMemoryError as error:
@@ -79,7 +79,7 @@ def _show(answer: CommandAnswer) -> None:
     sys.stdout.flush()
 
 
-async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
+async def _store(client: Client, path: Path, whose: dict[str, Any], *, dry_run: bool) -> CommandAnswer:
     from openmemory.doors.cli.reading import Folder
 
     folder = Folder.of(path)
@@ -88,60 +88,60 @@ async def _kept(client: Client, path: Path, whose: dict[str, Any], *, dry_run: b
     plan = await planned(client, folder, whose)
     skipped = [f"{count} left out: {reason}." for reason, count in sorted(folder.skipped.items())]
     if dry_run:
-        return CommandAnswer(plan | {"namespace": namespace}, *_told(plan), notes=skipped)
+        return CommandAnswer(plan | {"namespace": namespace}, *_format_plan(plan), notes=skipped)
     results = await _send(client, folder, whose, plan["wanted"])
     rest = {"renamed": plan["renamed"], "gone": plan["gone"]}
     finished = await client.call("POST", "/api/v1/files/finish", body=whose | rest)
     events = [each.get("event") for each in results]
-    refused = [each for each in results if "error" in each]
+    failures = [each for each in results if "error" in each]
     redacted = [each for each in results if each.get("redacted")]
-    told = (
+    summary = (
         f"{namespace}: {events.count('ADD')} files added, {events.count('UPDATE')} updated, {plan['unchanged']}"
         f" unchanged, {finished['renamed']} renamed, {finished['removed']} removed."
     )
     notes = [f"{plain(each['path'])}: {', '.join(each['redacted'])} redacted." for each in redacted[:_SHOWN]]
     notes += [f"{plain(each['path'])}: {each['note']}" for each in results if each.get("note")][:_SHOWN]
-    asides = [f"{plain(each['path'])} was not stored: {plain(each['detail'])}" for each in refused[:_SHOWN]]
+    asides = [f"{plain(each['path'])} was not stored: {plain(each['detail'])}" for each in failures[:_SHOWN]]
     value = {"namespace": namespace, "unchanged": plan["unchanged"], "results": results, **finished}
-    return CommandAnswer(value, told, notes=[*notes, *skipped], asides=asides, failed=bool(refused))
+    return CommandAnswer(value, summary, notes=[*notes, *skipped], asides=asides, failed=bool(failures))
 
 
 async def planned(client: Client, folder: Folder, whose: dict[str, Any]) -> dict[str, Any]:
     """Asks which files of a folder an ingest would send, rename and remove."""
-    hashes = {one: found[1] for one in folder.files() if (found := folder.read(one)) is not None}
-    seen = [{"path": one, "hash": hash_} for one, hash_ in hashes.items()]
-    plan = await client.call("POST", "/api/v1/files/plan", body=whose | {"below": folder.below, "files": seen})
+    hashes = {one: content[1] for one in folder.files() if (content := folder.read(one)) is not None}
+    files = [{"path": one, "hash": hash_} for one, hash_ in hashes.items()]
+    plan = await client.call("POST", "/api/v1/files/plan", body=whose | {"below": folder.below, "files": files})
     return dict(plan)
 
 
-async def _send(client: Client, folder: Any, whose: dict[str, Any], wanted: list[str]) -> list[dict[str, Any]]:
+async def _send(client: Client, folder: Any, whose: dict[str, Any], paths: list[str]) -> list[dict[str, Any]]:
     """Sends the texts of the wanted files, and shows how many are left."""
     results: list[dict[str, Any]] = []
     batch: list[dict[str, str]] = []
     size = 0
 
-    async def send(done: int) -> None:
+    async def send(count: int) -> None:
         answer = await client.call("POST", "/api/v1/files/batch", body=whose | {"files": batch}, patient=True)
-        for each, sent in zip(answer["results"], batch, strict=True):
-            results.append({"path": sent["path"], **each})
+        for each, file in zip(answer["results"], batch, strict=True):
+            results.append({"path": file["path"], **each})
         batch.clear()
         if sys.stderr.isatty():
-            print(f"\r{done} of {len(wanted)} files", end="" if done < len(wanted) else "\n", file=sys.stderr)
+            print(f"\r{count} of {len(paths)} files", end="" if count < len(paths) else "\n", file=sys.stderr)
 
-    for number, path in enumerate(wanted):
-        if (found := folder.read(path)) is None:
+    for number, path in enumerate(paths):
+        if (content := folder.read(path)) is None:
             continue
-        if batch and (len(batch) >= _FILES_TOGETHER or size + len(found[0]) > _TEXT_TOGETHER):
+        if batch and (len(batch) >= _FILES_TOGETHER or size + len(content[0]) > _TEXT_TOGETHER):
             await send(number)
             size = 0
-        batch.append({"path": path, "text": found[0], "hash": found[1]})
-        size += len(found[0])
+        batch.append({"path": path, "text": content[0], "hash": content[1]})
+        size += len(content[0])
     if batch:
-        await send(len(wanted))
+        await send(len(paths))
     return results
 
 
-def _told(plan: dict[str, Any]) -> list[str]:
+def _format_plan(plan: dict[str, Any]) -> list[str]:
     """The lines of a plan."""
     lines = [f"send {plain(path)}" for path in plan["wanted"]]
     lines += [f"rename {plain(each['old'])} to {plain(each['new'])}" for each in plan["renamed"]]

@@ -27,14 +27,14 @@ async def installation(
         raise Invalid("--copied", "cannot be used with --moved")
     if copied or moved:
         body = {"decision": "copied" if copied else "moved"}
-        found = await client.call("POST", "/api/v1/installation", body=body)
+        answer = await client.call("POST", "/api/v1/installation", body=body)
     else:
-        found = await client.call("GET", "/api/v1/installation")
-    refusal = found["refusal"]
+        answer = await client.call("GET", "/api/v1/installation")
+    refusal = answer["refusal"]
     state = "is this installation's" if refusal is None else f"is left alone: {plain(refusal)}"
     return CommandAnswer(
-        found,
-        f"Installation {found['id']}",
-        f"The collection {found['collection'] or '(none yet)'} {state}",
+        answer,
+        f"Installation {answer['id']}",
+        f"The collection {answer['collection'] or '(none yet)'} {state}",
         failed=refusal is not None,
     )

@@ -145,8 +145,8 @@ def parse(raw: bytes) -> dict[str, Any]:
 def _in_usual_form(memory: dict[str, Any]) -> dict[str, Any]:
     """The memory with its times in ISO 8601 and its categories as a list."""
     times = {name: at.isoformat() for name in _TIMES if (at := epoch_time(memory.get(name))) is not None}
-    listed = {"categories": names(memory["categories"])} if "categories" in memory else {}
-    return memory | times | listed
+    categories = {"categories": names(memory["categories"])} if "categories" in memory else {}
+    return memory | times | categories
 
 
 _TIMES = ("created_at", "expires_at")

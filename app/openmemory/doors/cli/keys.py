@@ -57,10 +57,10 @@ async def create(
         "name": name, "user_id": None if all_users else await client.user(user), "everyone": all_users, "app": app,
         "namespaces": namespace or None, "scopes": scopes, "expires_at": ends,
     }  # fmt: skip
-    return _shown(await client.call("POST", PATH, body=body))
+    return _format_key(await client.call("POST", PATH, body=body))
 
 
-def _listed(found: Any, _: dict[str, Any]) -> CommandAnswer:
+def _format_list(answer: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (
             key["prefix"],
@@ -73,13 +73,13 @@ def _listed(found: Any, _: dict[str, Any]) -> CommandAnswer:
             local_time(key["last_used_at"]) or "never",
             "revoked" if key["revoked_at"] else local_time(key["expires_at"]) or "never",
         )
-        for key in found["keys"]
+        for key in answer["keys"]
     ]
     columns = ["prefix", "name", "user", "app", "namespaces", "scopes", "made", "last used", "ends"]
-    return CommandAnswer(found, Table(columns, rows, wide="name"))
+    return CommandAnswer(answer, Table(columns, rows, wide="name"))
 
 
-add(keys, list_keys, _listed)
+add(keys, list_keys, _format_list)
 
 
 @keys.command()
@@ -100,7 +100,7 @@ async def rotate(
     ] = 0,
 ) -> CommandAnswer:
     """Replace a key with a new one of the same rights."""
-    return _shown(await client.call("POST", f"{PATH}/{await _id(client, key)}/rotate", params={"keep": keep}))
+    return _format_key(await client.call("POST", f"{PATH}/{await _id(client, key)}/rotate", params={"keep": keep}))
 
 
 async def _id(client: Client, key: str) -> str:
@@ -109,12 +109,12 @@ async def _id(client: Client, key: str) -> str:
         return key
     if "_" in key.removeprefix("om_"):
         raise Invalid("KEY", "must be the prefix (om_ and eight characters) and not the key: command lines are visible")
-    found = await client.call("GET", PATH)
-    for one in found["keys"]:
+    answer = await client.call("GET", PATH)
+    for one in answer["keys"]:
         if one["prefix"] == key:
             return str(one["id"])
     raise NotFound("Key not found", code="key_not_found", hint="`openmemory keys list` shows the valid keys")
 
 
-def _shown(made: dict[str, Any]) -> CommandAnswer:
-    return CommandAnswer(made, made["key"], asides=["Store the key now: it cannot be shown again."])
+def _format_key(answer: dict[str, Any]) -> CommandAnswer:
+    return CommandAnswer(answer, answer["key"], asides=["Store the key now: it cannot be shown again."])

@@ -33,30 +33,30 @@ class LeftOut:
 
     def save(self, start: int) -> None:
         """Writes down what the part that begins at `start` left out. A part that is read again is not counted twice."""
-        saved = self._saved()
-        saved["parts"].pop(str(start), None)
+        record = self._read()
+        record["parts"].pop(str(start), None)
         if self._now:
-            saved["parts"][str(start)] = dict(self._now)
-            saved["parts"] = dict(list(saved["parts"].items())[-_MOST_PARTS:])
+            record["parts"][str(start)] = dict(self._now)
+            record["parts"] = dict(list(record["parts"].items())[-_MOST_PARTS:])
         self._now.clear()
-        self._write(saved)
+        self._write(record)
 
     def waits(self, reason: str | None) -> None:
         """Writes down why the rest of the transcript is not stored yet; None: all of it is."""
         self._now.clear()
-        self._write(self._saved() | {"waiting": reason and " ".join(reason.split())[:_LONGEST]})
+        self._write(self._read() | {"waiting": reason and " ".join(reason.split())[:_LONGEST]})
 
-    def _saved(self) -> dict[str, Any]:
-        return {"transcript": self._transcript, "parts": {}} | _loaded(self._place)
+    def _read(self) -> dict[str, Any]:
+        return {"transcript": self._transcript, "parts": {}} | _load(self._place)
 
-    def _write(self, saved: dict[str, Any]) -> None:
-        if not saved["parts"] and not saved.get("waiting"):
+    def _write(self, record: dict[str, Any]) -> None:
+        if not record["parts"] and not record.get("waiting"):
             with suppress(FileNotFoundError):
                 os.unlink(self._place)
             return
         new = f"{self._place}.new"
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            json.dump(saved, file)
+            json.dump(record, file)
         os.replace(new, self._place)
 
 
@@ -74,19 +74,21 @@ def left_out_of_sessions(folder: str) -> list[LeftOutOfSession]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))
     except OSError:
         return []
-    found = []
+    sessions = []
     for name in names:
-        if saved := _loaded(os.path.join(folder, name)):
-            messages = sum((Counter(part) for part in saved["parts"].values()), Counter[str]())
-            found.append(LeftOutOfSession(str(saved.get("transcript", name)), dict(messages), saved.get("waiting")))
-    return found
+        if record := _load(os.path.join(folder, name)):
+            messages = sum((Counter(part) for part in record["parts"].values()), Counter[str]())
+            sessions.append(
+                LeftOutOfSession(str(record.get("transcript", name)), dict(messages), record.get("waiting"))
+            )
+    return sessions
 
 
-def _loaded(place: str) -> dict[str, Any]:
+def _load(place: str) -> dict[str, Any]:
     """The content of a session's file; empty if there is none, or it is broken."""
     try:
         with open(place, encoding="utf-8") as file:
-            saved = json.load(file)
+            record = json.load(file)
     except (OSError, ValueError):
         return {}
-    return saved if isinstance(saved, dict) and isinstance(saved.get("parts"), dict) else {}
+    return record if isinstance(record, dict) and isinstance(record.get("parts"), dict) else {}

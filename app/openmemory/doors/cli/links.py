@@ -13,21 +13,21 @@ from openmemory.operations.links import link_memories, list_links, unlink_memori
 links = typer.Typer(no_args_is_help=True)
 
 
-def _listed(found: Any, _: dict[str, Any]) -> CommandAnswer:
+def _format_list(answer: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (one["rel"] if one["direction"] == "out" else f"{one['rel']} (from it)", one["id"],
          local_time(one["created_at"]), one["memory"])
-        for one in found["links"]
+        for one in answer["links"]
     ]  # fmt: skip
     table = Table(["relation", "memory", "linked", "text"], rows, wide="text")
-    return CommandAnswer(found, table, notes=[] if rows else ["It has no links."])
+    return CommandAnswer(answer, table, notes=[] if rows else ["It has no links."])
 
 
-def _linked(made: Any, given: dict[str, Any]) -> CommandAnswer:
-    said = "linked" if made["created"] else "linked already"
-    return CommandAnswer(made, f"{made['from_id']} {plain(given['rel'])} {made['to_id']}: {said}.")
+def _format_link(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
+    status = "linked" if answer["created"] else "linked already"
+    return CommandAnswer(answer, f"{answer['from_id']} {plain(arguments['rel'])} {answer['to_id']}: {status}.")
 
 
-add(links, link_memories, _linked)
-add(links, list_links, _listed)
-add(links, unlink_memories, lambda gone, _: CommandAnswer(gone, "The link is gone."))
+add(links, link_memories, _format_link)
+add(links, list_links, _format_list)
+add(links, unlink_memories, lambda answer, _: CommandAnswer(answer, "The link is gone."))

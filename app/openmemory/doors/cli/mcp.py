@@ -46,9 +46,13 @@ def mcp(
     from openmemory.doors.mcp.transport.bridge import HereProject, bridge
 
     folder = os.getcwd()  # noqa: PTH109 - `pathlib` is not needed otherwise
-    found = project.of_folder(folder)
-    note = project.UNCONFIRMED if found.unconfirmed else None
+    folder_project = project.of_folder(folder)
+    note = project.UNCONFIRMED if folder_project.unconfirmed else None
     root = project.repository(folder) or folder
-    here = None if found.namespace is None else HereProject(found.namespace, root, Checkout(folder), note)
-    offered = {"toolsets": toolsets, "only": only}
-    asyncio.run(bridge(address, settings, key, client=client, user=user, own=url is None, project=here, **offered))
+    here = (
+        None
+        if folder_project.namespace is None
+        else HereProject(folder_project.namespace, root, Checkout(folder), note)
+    )
+    options = {"toolsets": toolsets, "only": only}
+    asyncio.run(bridge(address, settings, key, client=client, user=user, own=url is None, project=here, **options))

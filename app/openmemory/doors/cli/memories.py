@@ -34,9 +34,11 @@ SomeIds = Annotated[
 @connected
 async def get(client: Client, *, memory: Id, user: User = None) -> CommandAnswer:
     """Show one memory with all its fields, in whatever state it is."""
-    found = await client.call("GET", _of(memory), params={"user_id": user})
-    rows = [(name.rstrip("_"), _shown(name, value)) for name, value in found.items() if value not in (None, [], {})]
-    return CommandAnswer(found, Table(["field", "value"], rows, wide="value"))
+    answer = await client.call("GET", _of(memory), params={"user_id": user})
+    rows = [
+        (name.rstrip("_"), _format_field(name, value)) for name, value in answer.items() if value not in (None, [], {})
+    ]
+    return CommandAnswer(answer, Table(["field", "value"], rows, wide="value"))
 
 
 @connected
@@ -58,21 +60,21 @@ async def update(
 
     What is left out stays. Its history keeps the old text.
     """
-    given = {
+    values = {
         "user_id": user, "memory_content": read_stdin() if text == ["-"] else words(text),
         "metadata": json_of(metadata), "categories": category, "ttl_days": ttl_days, "expires_at": expires_at,
     }  # fmt: skip
-    body: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    body: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if expires_at == "never":
         body["expires_at"] = None
-    changed = await client.call("PUT", _of(memory), body=body, whole=True)
-    return CommandAnswer(changed, f"Changed: {changed['id']}")
+    answer = await client.call("PUT", _of(memory), body=body, whole=True)
+    return CommandAnswer(answer, f"Changed: {answer['id']}")
 
 
 @connected
 async def delete(client: Client, *, memory: Ids, user: User = None) -> CommandAnswer:
     """Delete memories, all or none. `openmemory restore` brings them back."""
-    return await _changed(client, "DELETE", _PATH, memory, user)
+    return await _change(client, "DELETE", _PATH, memory, user)
 
 
 @connected
@@ -88,7 +90,7 @@ async def restore(client: Client, *, memory: SomeIds = None, user: User = None) 
 @connected
 async def archive(client: Client, *, memory: Ids, user: User = None) -> CommandAnswer:
     """Archive memories, all or none: no app and no search finds them."""
-    return await _changed(client, "POST", f"{_PATH}/actions/archive", memory, user)
+    return await _change(client, "POST", f"{_PATH}/actions/archive", memory, user)
 
 
 @connected
@@ -118,21 +120,21 @@ async def pause(
 @connected
 async def history(client: Client, *, memory: Id, user: User = None) -> CommandAnswer:
     """Show every state and text of one memory, oldest first."""
-    found = await client.call("GET", f"{_of(memory)}/history", params={"user_id": user})
-    rows = [(one["changed_at"], one["app_name"], one["new_state"], one["reason"] or "") for one in found["states"]]
+    answer = await client.call("GET", f"{_of(memory)}/history", params={"user_id": user})
+    rows = [(one["changed_at"], one["app_name"], one["new_state"], one["reason"] or "") for one in answer["states"]]
     rows += [
-        (one["changed_at"], one["app_name"], f"text {one['revision']}", one["new_text"]) for one in found["revisions"]
+        (one["changed_at"], one["app_name"], f"text {one['revision']}", one["new_text"]) for one in answer["revisions"]
     ]
     cells = [(local_time(at), app or "(user)", what, text) for at, app, what, text in sorted(rows, key=_first)]
-    return CommandAnswer(found, Table(["when", "by", "what", "text"], cells, wide="text"))
+    return CommandAnswer(answer, Table(["when", "by", "what", "text"], cells, wide="text"))
 
 
 @connected
 async def related(client: Client, *, memory: Id, page: PageNumber = 1, user: User = None) -> CommandAnswer:
     """List memories that share categories with one, most shared first, five on a page."""
-    found = await client.call("GET", f"{_of(memory)}/related", params={"user_id": user, "page": page})
-    rows = [(item["id"], ", ".join(item["categories"]), item["content"]) for item in found["items"]]
-    return CommandAnswer(found, Table(["id", "categories", "memory"], rows, wide="memory"))
+    answer = await client.call("GET", f"{_of(memory)}/related", params={"user_id": user, "page": page})
+    rows = [(item["id"], ", ".join(item["categories"]), item["content"]) for item in answer["items"]]
+    return CommandAnswer(answer, Table(["id", "categories", "memory"], rows, wide="memory"))
 
 
 @connected
@@ -147,7 +149,7 @@ async def accesses(
 ) -> CommandAnswer:
     """Show which apps read or changed one memory: assistants first, newest first."""
     params = {"user_id": user, "page": page, "page_size": limit, "fold": not each}
-    found = await client.call("GET", f"{_of(memory)}/access-log", params=params)
+    answer = await client.call("GET", f"{_of(memory)}/access-log", params=params)
     rows = [
         (
             local_time(one["accessed_at"]),
@@ -156,12 +158,12 @@ async def accesses(
             one["count"],
             one["metadata_"].get("query"),
         )
-        for one in found["logs"]
+        for one in answer["logs"]
     ]
-    return CommandAnswer(found, Table(["when", "app", "access", "times", "query"], rows, wide="query"))
+    return CommandAnswer(answer, Table(["when", "app", "access", "times", "query"], rows, wide="query"))
 
 
-async def _changed(client: Client, method: str, path: str, memories: list[str], user: str | None) -> CommandAnswer:
+async def _change(client: Client, method: str, path: str, memories: list[str], user: str | None) -> CommandAnswer:
     answer = await client.call(method, path, body={"user_id": user, "memory_ids": memories})
     return CommandAnswer(answer, answer["message"])
 
@@ -174,7 +176,7 @@ def _first(row: tuple[str, ...]) -> str:
     return row[0]
 
 
-def _shown(name: str, value: Any) -> str:
+def _format_field(name: str, value: Any) -> str:
     if name in _TIMES:
         return local_time(value)
     if isinstance(value, list):

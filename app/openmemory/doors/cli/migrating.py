@@ -87,14 +87,14 @@ class Report:
     @property
     def whole(self) -> bool:
         """True if nothing was left out."""
-        behind = any(taken.error is not None or _left_out(taken.service) for taken in self.users)
+        behind = any(outcome.error is not None or _left_out(outcome.service) for outcome in self.users)
         return not (behind or self.left_out.total)
 
     def as_json(self) -> dict[str, Any]:
         """The report as a JSON object."""
         left_out = self.left_out.view.model_dump()
         return {
-            "source": self.source, "dry_run": self.dry_run, "users": [asdict(taken) for taken in self.users],
+            "source": self.source, "dry_run": self.dry_run, "users": [asdict(outcome) for outcome in self.users],
             "mended": left_out.pop("mended"), "left_out": left_out, "notes": self.notes,
         }  # fmt: skip
 
@@ -102,13 +102,13 @@ class Report:
 class Migration:
     """One run. `client` connects to the importing service; a dry run has none."""
 
-    def __init__(self, wanted: ImportRequest, default_user: str, client: Client | None) -> None:
-        self._wanted = wanted
+    def __init__(self, request: ImportRequest, default_user: str, client: Client | None) -> None:
+        self._request = request
         self._default = default_user
         self._client = client
-        is_database = postgres.is_database(wanted.source)
-        shown = postgres.shown_address if is_database else without_credentials
-        self.report = Report(shown(wanted.source), wanted.dry_run)
+        is_database = postgres.is_database(request.source)
+        format_address = postgres.shown_address if is_database else without_credentials
+        self.report = Report(format_address(request.source), request.dry_run)
 
     async def run(self) -> None:
         """Imports everything.
@@ -120,29 +120,29 @@ class Migration:
             Unavailable: a server does not answer. Users sent before stay imported; the same command continues.
         """
         with _temporary() as folder:
-            if postgres.is_database(self._wanted.source):
+            if postgres.is_database(self._request.source):
                 await self._postgres(folder)
-            elif self._wanted.kind == "mem0":
+            elif self._request.kind == "mem0":
                 await self._mem0(folder)
-            elif self._wanted.kind != "openmemory":
+            elif self._request.kind != "openmemory":
                 await self._stores(folder)
-            elif _is_address(self._wanted.source):
+            elif _is_address(self._request.source):
                 await self._old_server(folder)
             else:
                 await self._file(folder)
 
     async def _file(self, folder: Path) -> None:
-        path = await asyncio.to_thread(_readable, self._wanted.source)
+        path = await asyncio.to_thread(_readable, self._request.source)
         start = await asyncio.to_thread(_start, path)
         if is_sqlite(start):
-            async with self._staged(folder) as staging:
-                with progress("rows read") as show, _named(path):
+            async with self._stage(folder) as staging:
+                with progress("rows read") as show, _prefix_errors(path):
                     await asyncio.to_thread(sqlite_file.stage, path, staging, folder, show)
             return
-        with _named(path):
+        with _prefix_errors(path):
             await asyncio.to_thread(_refuse_foreign, path)
         if is_zip(start):
-            await self._zip(path, self._wanted.user)
+            await self._zip(path, self._request.user)
             return
         raise SetupError(
             f"{path}: must be an export of OpenMemory (.zip) or its database (openmemory.db)",
@@ -151,15 +151,15 @@ class Migration:
 
     async def _zip(self, path: Path, user: str | None) -> None:
         try:
-            of, found = await asyncio.to_thread(_contents, path)
+            of, counts = await asyncio.to_thread(_contents, path)
         except OpenMemoryError as error:
             raise SetupError(f"{path.name}: {error.message}") from error
         name = user or of or self._default
-        await self._send(ImportOutcome(name, self._wanted.into or name, found), path)
+        await self._send(ImportOutcome(name, self._request.into or name, counts), path)
 
     async def _old_server(self, folder: Path) -> None:
-        url = self._wanted.source.rstrip("/")
-        user = self._wanted.user or self._default
+        url = self._request.source.rstrip("/")
+        user = self._request.user or self._default
         exported_to = await old_server.export(url, user, folder, most=_MAX_EXPORT_BYTES)
         if await asyncio.to_thread(exported.has_accesses, exported_to):
             await self._zip(exported_to, user)  # one of our own servers: the export is complete
@@ -169,49 +169,49 @@ class Migration:
         await self._zip(whole, user)
 
     async def _mem0(self, folder: Path) -> None:
-        source = self._wanted.source
+        source = self._request.source
         path = None if _is_address(source) else await asyncio.to_thread(_readable, source, folder_too=True)
         if path is not None and path.is_dir():
             raise SetupError(
                 f"{path}: must not be a folder; Qdrant's local mode stores pickled Python objects, which can run code",
                 hint="export it with mem0 itself, as docs/migrating-from-openmemory.md shows",
             )
-        async with self._staged(folder) as staging:
-            took = mem0.Mem0(staging, user=self._wanted.into or self._default)
+        async with self._stage(folder) as staging:
+            took = mem0.Mem0(staging, user=self._request.into or self._default)
             with progress("memories read") as show:
                 if path is None:
                     await qdrant.stage(source, took, show)
                 else:
-                    with path.open("rb") as file, _named(path):
+                    with path.open("rb") as file, _prefix_errors(path):
                         await asyncio.to_thread(_refuse_foreign, path)
                         await asyncio.to_thread(mem0.stage_json, file, took)
 
     async def _postgres(self, folder: Path) -> None:
-        kind, source = self._wanted.kind, self._wanted.source
+        kind, source = self._request.kind, self._request.source
         if kind not in ("openmemory", *_DATABASES):
             raise Invalid("source", f"must not be a database in PostgreSQL; {kind} has none that is read")
-        async with self._staged(folder) as staging:
-            with progress("rows read") as show, _named(self.report.source):
+        async with self._stage(folder) as staging:
+            with progress("rows read") as show, _prefix_errors(self.report.source):
                 await asyncio.to_thread(_stage_database, kind, source, staging, self._filling(staging), show)
 
     async def _stores(self, folder: Path) -> None:
-        kind = self._wanted.kind
+        kind = self._request.kind
         if kind in _ONLY_DATABASES:
             raise Invalid("source", f"must be the database of {kind}: postgresql://USER@HOST:PORT/DATABASE")
-        path = await asyncio.to_thread(_readable, self._wanted.source, folder_too=True)
-        async with self._staged(folder) as staging:
+        path = await asyncio.to_thread(_readable, self._request.source, folder_too=True)
+        async with self._stage(folder) as staging:
             filling = self._filling(staging)
-            with progress("read") as show, _named(path):
+            with progress("read") as show, _prefix_errors(path):
                 if kind == "mempack":
                     await asyncio.to_thread(mempack.stage, path, filling, folder, show, _project)
                 else:
                     await asyncio.to_thread(pimemento.stage_folder, path, filling, show)
 
     def _filling(self, staging: Staging) -> Filling:
-        return Filling(staging, self._wanted.kind, user=self._wanted.into or self._default)
+        return Filling(staging, self._request.kind, user=self._request.into or self._default)
 
     @asynccontextmanager
-    async def _staged(self, folder: Path) -> AsyncIterator[Staging]:
+    async def _stage(self, folder: Path) -> AsyncIterator[Staging]:
         """A staging to fill while the block runs. Afterwards its contents are sent."""
         staging = Staging(folder)
         try:
@@ -223,41 +223,41 @@ class Migration:
 
     async def _send_all(self, staging: Staging, folder: Path) -> None:
         users = await asyncio.to_thread(staging.users)
-        if self._wanted.user is not None:
-            known = [name for _, name in users]
-            users = [(id_, name) for id_, name in users if name == self._wanted.user]
+        if self._request.user is not None:
+            names = [name for _, name in users]
+            users = [(id_, name) for id_, name in users if name == self._request.user]
             if not users:
-                there = ", ".join(known[:20]) or "nobody"
-                raise Invalid("--user", f"must be a user of the source, not {self._wanted.user!r}; it has {there}")
-        asked = None if self._wanted.user is None else users[0][0]
-        self.report.left_out = await asyncio.to_thread(staging.left_out, asked)
-        self.report.notes = staging.notes(asked)
-        if self._wanted.into is not None and len(users) > 1:
+                there = ", ".join(names[:20]) or "nobody"
+                raise Invalid("--user", f"must be a user of the source, not {self._request.user!r}; it has {there}")
+        user_id = None if self._request.user is None else users[0][0]
+        self.report.left_out = await asyncio.to_thread(staging.left_out, user_id)
+        self.report.notes = staging.notes(user_id)
+        if self._request.into is not None and len(users) > 1:
             raise Invalid("--into", f"is for one user, but the source has {len(users)}; select one with --user")
         for id_, name in users:
-            found = await asyncio.to_thread(UserArchive, staging, id_)
-            taken = ImportOutcome(name, self._wanted.into or name, await asyncio.to_thread(found.contents))
-            if self._wanted.dry_run:
-                self.report.users.append(taken)
+            archive = await asyncio.to_thread(UserArchive, staging, id_)
+            outcome = ImportOutcome(name, self._request.into or name, await asyncio.to_thread(archive.contents))
+            if self._request.dry_run:
+                self.report.users.append(outcome)
                 continue
             path = folder / "archive.zip"
             with progress(f"memories of {name} packed") as show:
-                await asyncio.to_thread(found.write, path, show)
-            await self._send(taken, path)
+                await asyncio.to_thread(archive.write, path, show)
+            await self._send(outcome, path)
             await asyncio.to_thread(path.unlink)
 
-    async def _send(self, taken: ImportOutcome, path: Path) -> None:
-        self.report.users.append(taken)
+    async def _send(self, outcome: ImportOutcome, path: Path) -> None:
+        self.report.users.append(outcome)
         if self._client is None:
             return
-        with progress(f"of {taken.into} imported") as show:
+        with progress(f"of {outcome.into} imported") as show:
             try:
-                taken.service = await send(self._client, path, taken.into, self._wanted.mode, show)
+                outcome.service = await send(self._client, path, outcome.into, self._request.mode, show)
             except Unavailable:
                 raise
             except OpenMemoryError as error:
                 # The service rejected this user's whole archive. The import continues with the other users.
-                taken.error = error.message if error.hint is None else f"{error.message} {error.hint}"
+                outcome.error = error.message if error.hint is None else f"{error.message} {error.hint}"
                 return
 
 
@@ -280,13 +280,13 @@ def _project(root: str) -> str | None:
 @contextmanager
 def _temporary() -> Iterator[Path]:
     try:
-        made = tempfile.TemporaryDirectory(prefix="openmemory-import-")
+        directory = tempfile.TemporaryDirectory(prefix="openmemory-import-")
     except FileNotFoundError:
         raise SetupError(
             "An import needs a temporary folder, and none can be written",
             hint="set TMPDIR to a folder with enough space for the whole installation",
         ) from None
-    with made as name:
+    with directory as name:
         yield Path(name)
 
 
@@ -325,7 +325,7 @@ def _contents(path: Path) -> tuple[str, ArchiveCounts]:
 
 
 @contextmanager
-def _named(path: Path | str) -> Iterator[None]:
+def _prefix_errors(path: Path | str) -> Iterator[None]:
     """Puts the name of the source in front of what is wrong with it."""
     try:
         yield

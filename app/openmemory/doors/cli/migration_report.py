@@ -35,7 +35,7 @@ _IDS = {
 
 def answer(report: Report) -> CommandAnswer:
     """The report for a terminal and as JSON. The import failed if anything was left out."""
-    lines = [_user(taken, dry_run=report.dry_run) for taken in report.users] or ["The source contains no memories."]
+    lines = [_user(outcome, dry_run=report.dry_run) for outcome in report.users] or ["The source contains no memories."]
     left_out = report.left_out
     lines += [f"Left out: {count:,} of {kind}: {reason}." for (kind, reason), count in left_out.counts.most_common()]
     lines += [f"  {plain(row['kind'])} {plain(row['id'])}: {plain(row['reason'])}" for row in left_out.shown[:_SHOWN]]
@@ -49,18 +49,18 @@ def answer(report: Report) -> CommandAnswer:
     return CommandAnswer(report.as_json(), *lines, *map(plain, report.notes), failed=not report.whole)
 
 
-def _user(taken: ImportOutcome, *, dry_run: bool) -> str:
-    found = taken.found
-    states = ", ".join(f"{count:,} {state}" for state, count in found.memories.items() if count) or "none"
-    more = (f"{getattr(found, name):,} {_WORDS.get(name, name)}" for name in _COUNTED if getattr(found, name, 0))
-    name = plain(taken.user) if taken.user == taken.into else f"{plain(taken.user)} as {plain(taken.into)}"
-    lines = [f"{name}: {'; '.join((f'{sum(found.memories.values()):,} memories ({states})', *more))}."]
+def _user(outcome: ImportOutcome, *, dry_run: bool) -> str:
+    counts = outcome.found
+    states = ", ".join(f"{count:,} {state}" for state, count in counts.memories.items() if count) or "none"
+    more = (f"{getattr(counts, name):,} {_WORDS.get(name, name)}" for name in _COUNTED if getattr(counts, name, 0))
+    name = plain(outcome.user) if outcome.user == outcome.into else f"{plain(outcome.user)} as {plain(outcome.into)}"
+    lines = [f"{name}: {'; '.join((f'{sum(counts.memories.values()):,} memories ({states})', *more))}."]
     if dry_run:
         lines.append("  Nothing was imported (--dry-run).")
-    elif taken.error is not None:
-        lines.append(f"  The service rejected the archive: {plain(taken.error)}")
-    elif taken.service is not None:
-        lines += _service(taken.service)
+    elif outcome.error is not None:
+        lines.append(f"  The service rejected the archive: {plain(outcome.error)}")
+    elif outcome.service is not None:
+        lines += _service(outcome.service)
     return "\n".join(lines)
 
 
@@ -69,9 +69,9 @@ def _service(report: dict[str, Any]) -> list[str]:
     names = ("added", "replaced", "skipped", "renamed", "archived_duplicates", "left_out")
     words = {"skipped": "already here", "renamed": "with a new id", "archived_duplicates": "archived as twins",
              "left_out": "left out"}  # fmt: skip
-    counted = [f"{memories[name]:,} {words.get(name, name)}" for name in names if memories.get(name)]
+    counts = [f"{memories[name]:,} {words.get(name, name)}" for name in names if memories.get(name)]
     others = [f"{report[name]:,} {_WORDS.get(name, name)}" for name in _COUNTED if isinstance(report.get(name), int)]
-    lines = [f"  Memories: {', '.join(counted) or 'none'}. With them: {', '.join(others)}."]
+    lines = [f"  Memories: {', '.join(counts) or 'none'}. With them: {', '.join(others)}."]
     lines += [f"  {words}: {', '.join(map(plain, report[name]))}." for name, words in _IDS.items() if report.get(name)]
     if mended := report.get("mended"):
         lines.append(f"  Numbers in metadata that JSON does not allow, such as NaN, became null: {mended:,}.")

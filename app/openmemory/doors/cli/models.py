@@ -42,18 +42,18 @@ MaxTokens = Annotated[
 @connected
 async def show(client: Client) -> CommandAnswer:
     """Show the models in force, and what the language model is told besides. Keys are masked."""
-    found = await client.call("GET", _PATH)
+    answer = await client.call("GET", _PATH)
     rows = [
         (_PARTS[part], name, str(value))
         for part in _PARTS
-        if (section := found["mem0"][part])
+        if (section := answer["mem0"][part])
         for name, value in [("provider", section["provider"]), *section["config"].items()]
         if value is not None
     ]
-    if instructions := (found["openmemory"] or {}).get("custom_instructions"):
+    if instructions := (answer["openmemory"] or {}).get("custom_instructions"):
         rows.append((_PARTS["llm"], "instructions", instructions))
-    notes = [found["note"]] if found.get("note") else []
-    return CommandAnswer(found, Table(["model", "field", "value"], rows, wide="value"), notes=notes)
+    notes = [answer["note"]] if answer.get("note") else []
+    return CommandAnswer(answer, Table(["model", "field", "value"], rows, wide="value"), notes=notes)
 
 
 @models.command()
@@ -83,27 +83,27 @@ async def choose(
     section = {"provider": provider, "config": {name: value for name, value in config.items() if value is not None}}
     body = {"mem0": {part: section}}
     if not no_test:
-        tried = (await client.call("POST", f"{_PATH}/test", body=body, patient=True))[part]
-        if not tried["ok"]:
+        result = (await client.call("POST", f"{_PATH}/test", body=body, patient=True))[part]
+        if not result["ok"]:
             hint = "Nothing was saved. --no-test saves it nevertheless."
-            raise Invalid("MODEL", f"{tried['model']} does not answer: {tried['detail']}", hint=hint)
-    saved = await client.call("PATCH", _PATH, body=body)
-    notes = [saved["note"]] if saved.get("note") else []
-    return CommandAnswer(saved, f"The {_PARTS[part]} is {model} of {provider}.", notes=notes)
+            raise Invalid("MODEL", f"{result['model']} does not answer: {result['detail']}", hint=hint)
+    answer = await client.call("PATCH", _PATH, body=body)
+    notes = [answer["note"]] if answer.get("note") else []
+    return CommandAnswer(answer, f"The {_PARTS[part]} is {model} of {provider}.", notes=notes)
 
 
 @models.command()
 @connected
 async def test(client: Client) -> CommandAnswer:
     """Ask the models in force once. Nothing is stored."""
-    found = await client.call("POST", f"{_PATH}/test", body={}, patient=True)
+    answer = await client.call("POST", f"{_PATH}/test", body={}, patient=True)
     rows = [
         (_PARTS[part], one["model"], "answers" if one["ok"] else str(one["detail"]), f"{one['seconds']:.1f} s")
         for part in _PARTS
-        if (one := found[part])
+        if (one := answer[part])
     ]
-    failed = any(one is not None and not one["ok"] for one in found.values())
-    return CommandAnswer(found, Table(["model", "name", "result", "time"], rows, wide="result"), failed=failed)
+    failed = any(one is not None and not one["ok"] for one in answer.values())
+    return CommandAnswer(answer, Table(["model", "name", "result", "time"], rows, wide="result"), failed=failed)
 
 
 @models.command()
@@ -127,9 +127,9 @@ async def instruct(
     ] = None,
 ) -> CommandAnswer:
     """Save what the language model is told besides when it looks for facts, or remove it."""
-    told = (read_stdin() if text == ["-"] else words(text)) or None
-    saved = await client.call("PATCH", _PATH, body={"openmemory": {"custom_instructions": told}})
-    return CommandAnswer(saved, "Saved the instructions." if told else "Removed the instructions.")
+    instructions = (read_stdin() if text == ["-"] else words(text)) or None
+    answer = await client.call("PATCH", _PATH, body={"openmemory": {"custom_instructions": instructions}})
+    return CommandAnswer(answer, "Saved the instructions." if instructions else "Removed the instructions.")
 
 
 def _key(key: str | None) -> str | None:

@@ -77,30 +77,32 @@ def command(
     if operation.speaker in _APPS:
         shared["app"] = _APPS[operation.speaker]
     parameters = [replace(one, default=defaults.get(one.name, one.default)) for one in operation.parameters]
-    called = {name: _OPTIONS.get(name, name) for name in (*(one.name for one in parameters), *shared)}
-    read = _read(operation)
-    takes_all = "namespaces" in called or (read is not None and not read.default)
+    option_names = {name: _OPTIONS.get(name, name) for name in (*(one.name for one in parameters), *shared)}
+    selector = _find_selector(operation)
+    takes_all = "namespaces" in option_names or (selector is not None and not selector.default)
 
-    async def run(client: Client, /, **given: Any) -> CommandAnswer:
-        request = {name: given[option] for name, option in called.items()}
-        if read is not None:
-            named = scope.read(given["namespace"], all_projects=given["all_projects"] if takes_all else None)
-            request["namespace"] = named or read.default
+    async def run(client: Client, /, **arguments: Any) -> CommandAnswer:
+        request = {name: arguments[option] for name, option in option_names.items()}
+        if selector is not None:
+            namespaces = scope.read(
+                arguments["namespace"], all_projects=arguments["all_projects"] if takes_all else None
+            )
+            request["namespace"] = namespaces or selector.default
         elif "namespace" in request:
-            request["namespace"] = scope.written(given["namespace"], given.get("about"))
-        if "namespaces" in request and not given.get("memory_ids"):  # ids need no project
-            request["namespaces"] = scope.selected(given["namespace"], all_projects=given["all_projects"])
-        if ask is not None and (question := await ask(client, given)):
-            confirm(question, given["yes"])
+            request["namespace"] = scope.target(arguments["namespace"], arguments.get("about"))
+        if "namespaces" in request and not arguments.get("memory_ids"):  # ids need no project
+            request["namespaces"] = scope.selected(arguments["namespace"], all_projects=arguments["all_projects"])
+        if ask is not None and (question := await ask(client, arguments)):
+            confirm(question, arguments["yes"])
         path = re.sub(r"\{(\w+)(:path)?\}", lambda part: path_part(str(request.pop(part[1]))), operation.path)
         if not operation.has_body:
-            return show(await client.call(operation.method, path, params=request), given)
+            return show(await client.call(operation.method, path, params=request), arguments)
         query = {name: request.pop(name) for name in operation.query}
-        return show(await client.call(operation.method, path, params=query, body=request), given)
+        return show(await client.call(operation.method, path, params=query, body=request), arguments)
 
-    own = [_keyword(called[name], kind, None) for name, kind in shared.items()]
+    own = [_keyword(option_names[name], kind, None) for name, kind in shared.items()]
     own += [_parameter(one) for one in parameters]
-    own += [_keyword("about", About, None)] if operation.speaker is Speaker.APP and "namespace" in called else []
+    own += [_keyword("about", About, None)] if operation.speaker is Speaker.APP and "namespace" in option_names else []
     own += [_keyword("all_projects", AllProjects, False)] if takes_all else []
     own += [_keyword("yes", Yes, False)] if ask else []
     first = inspect.Parameter("client", inspect.Parameter.POSITIONAL_ONLY, annotation=Client)
@@ -118,7 +120,7 @@ def add(
     group.command(operation.command.rpartition(" ")[2])(command(operation, show, ask, **defaults))
 
 
-def _read(operation: Operation[Any, Any, Any]) -> Parameter | None:
+def _find_selector(operation: Operation[Any, Any, Any]) -> Parameter | None:
     """Returns the parameter with the projects that an operation reads, if it reads several."""
     several = (one for one in operation.parameters if one.name == "namespace" and _is_list(one.kind))
     return next(several, None) if operation.method == "GET" else None

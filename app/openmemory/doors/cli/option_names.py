@@ -27,13 +27,13 @@ def in_options(error: OpenMemoryError, arguments: Sequence[str]) -> str:
         return one_line(error)
     message, names = one_line(error), _names_in(arguments)
     start = 0
-    if (field := _FIELD.match(message)) and (shown := names.get(field[1])):
+    if (field := _FIELD.match(message)) and (option := names.get(field[1])):
         inside = field[2].strip(".[]")
-        message = f"{shown}: {'' if inside.isdigit() or not inside else f'{inside}: '}{message[field.end() :]}"
+        message = f"{option}: {'' if inside.isdigit() or not inside else f'{inside}: '}{message[field.end() :]}"
         if inside:
             return message  # what stands in a JSON value has the names of the API
-        start = len(shown)
-    return message[:start] + _NAME.sub(lambda found: names.get(found[0], found[0]), message[start:])
+        start = len(option)
+    return message[:start] + _NAME.sub(lambda match: names.get(match[0], match[0]), message[start:])
 
 
 def _names_in(arguments: Sequence[str]) -> dict[str, str]:
@@ -47,9 +47,9 @@ def _names_in(arguments: Sequence[str]) -> dict[str, str]:
         if name not in (commands := getattr(command, "commands", {})):
             break
         command = commands[name]
-    shown = {
+    options = {
         str(one.name).rstrip("_"): max(one.opts, key=len) if one.param_type_name == "option" else str(one.metavar)
         for one in command.params
     }
-    shown |= {field: shown[name] for field, name in _PARAMETERS.items() if name in shown and field not in shown}
-    return shown | {f"{name}{end}": word for name, word in shown.items() for end in ("s", "_id", "_ids")} | shown
+    options |= {field: options[name] for field, name in _PARAMETERS.items() if name in options and field not in options}
+    return options | {f"{name}{end}": word for name, word in options.items() for end in ("s", "_id", "_ids")} | options

@@ -120,9 +120,9 @@ Rows = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N",
 PageNumber = Annotated[int, typer.Option("--page", min=1, metavar="N", help="The page to show.")]
 
 
-def words(given: list[str] | None) -> str | None:
+def words(arguments: list[str] | None) -> str | None:
     """The text that several arguments make; None if there are none."""
-    return " ".join(given) if given else None
+    return " ".join(arguments) if arguments else None
 
 
 def json_of(text: str | None, option: str = "--metadata") -> Any:

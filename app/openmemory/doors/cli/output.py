@@ -81,7 +81,7 @@ class CommandAnswer:
                 else:
                     print(part)
             for line in self._notes:
-                print(_wrapped(line) if sys.stdout.isatty() else f"# {line}")
+                print(_wrap(line) if sys.stdout.isatty() else f"# {line}")
             for line in self._asides:
                 note(line)
 
@@ -95,23 +95,23 @@ class CommandAnswer:
             raise typer.Exit(1)
 
 
-def _wrapped(line: str) -> str:
+def _wrap(line: str) -> str:
     import shutil
     import textwrap
 
     return textwrap.fill(line, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
 
 
-def page_answer(found: dict[str, Any], table: Table, page: int, nothing: str) -> CommandAnswer:
+def page_answer(answer: dict[str, Any], table: Table, page: int, nothing: str) -> CommandAnswer:
     """One page of a list, with its number unless it has everything. `nothing` is the note about an empty list."""
-    notes = [f"Page {page}; {found['total']} in all."] if len(found["items"]) < found["total"] else []
-    return CommandAnswer(found, table, notes=notes if found["total"] else [nothing])
+    notes = [f"Page {page}; {answer['total']} in all."] if len(answer["items"]) < answer["total"] else []
+    return CommandAnswer(answer, table, notes=notes if answer["total"] else [nothing])
 
 
-def decided(found: dict[str, Any], _: dict[str, Any]) -> CommandAnswer:
+def format_decision(answer: dict[str, Any], _: dict[str, Any]) -> CommandAnswer:
     """The result of a decision, with the command that undoes it."""
-    undo = [f"`openmemory undo {found['action']}` undoes it for some minutes."] if found["action"] else []
-    return CommandAnswer(found, f"{plain(found['message'])}.", notes=undo)
+    undo = [f"`openmemory undo {answer['action']}` undoes it for some minutes."] if answer["action"] else []
+    return CommandAnswer(answer, f"{plain(answer['message'])}.", notes=undo)
 
 
 def plain(value: Any) -> str:
@@ -197,7 +197,7 @@ def on_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def asked(question: str) -> bool:
+def prompt_yes_no(question: str) -> bool:
     """Asks on the terminal, and leaves standard output alone. Returns True for yes; no is the default."""
     print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -211,7 +211,7 @@ ShowProgress = Callable[[int, int | None], None]
 def progress(what: str, *, size: bool = False) -> Iterator[ShowProgress]:
     """A progress bar on standard error if it is a terminal. `size`: it counts bytes."""
     if not sys.stderr.isatty():
-        yield lambda _done, _total: None
+        yield lambda _count, _total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -219,4 +219,4 @@ def progress(what: str, *, size: bool = False) -> Iterator[ShowProgress]:
     columns = BarColumn(), DownloadColumn() if size else MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda count, total: bar.update(task, completed=count, total=total)

@@ -14,10 +14,10 @@ async def found_passages(
 ) -> CommandAnswer:
     """The passages that a search finds, each as its score and what `row` makes of it. The last column is wide."""
     answer = await client.call("POST", "/api/v1/memories/search", body=body | {"corpus": "passages"})
-    found = answer["passages"]
-    rows = [(f"{hit['score']:.2f}", *row(hit)) for hit in found["results"]]
+    section = answer["passages"]
+    rows = [(f"{hit['score']:.2f}", *row(hit)) for hit in section["results"]]
     table = Table(["score", *columns], rows, wide=columns[-1])
-    return CommandAnswer(found, table, notes=[found["note"]] if found["note"] else [])
+    return CommandAnswer(section, table, notes=[section["note"]] if section["note"] else [])
 
 
 def under_heading(hit: dict[str, Any]) -> str:

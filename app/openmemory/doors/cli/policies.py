@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.doors.cli.client import Client, connected
-from openmemory.doors.cli.ids import meant, whole
+from openmemory.doors.cli.ids import match_id, whole
 from openmemory.doors.cli.operations import add as add_operation
 from openmemory.doors.cli.options import User
 from openmemory.doors.cli.output import CommandAnswer, Table, local_time, memories
@@ -16,7 +16,7 @@ from openmemory.operations.policies import PATH, list_archive_policies, list_upc
 policies = typer.Typer(no_args_is_help=True)
 
 
-def _listed(found: Any, _: dict[str, Any]) -> CommandAnswer:
+def _format_list(answer: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (
             policy["id"],
@@ -26,21 +26,21 @@ def _listed(found: Any, _: dict[str, Any]) -> CommandAnswer:
             policy["criteria_name"] or policy["criteria_id"],
             "archive" if policy["days_to_archive"] else "expire",
         )
-        for policy in found["policies"]
+        for policy in answer["policies"]
     ]
-    return CommandAnswer(found, Table(["id", "made", "days", "type", "of", "action"], rows, wide="of"))
+    return CommandAnswer(answer, Table(["id", "made", "days", "type", "of", "action"], rows, wide="of"))
 
 
-def _upcoming(found: Any, given: dict[str, Any]) -> CommandAnswer:
+def _upcoming(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
     rows = [
         (local_time(item["at"]), item["action"], item["policy_id"] or "itself", item["memory_id"], item["content"])
-        for item in found["items"]
+        for item in answer["items"]
     ]
-    notes = [f"Page {given['page']}; {memories(found['total'])} in all."] if len(rows) < found["total"] else []
-    return CommandAnswer(found, Table(["when", "action", "by", "id", "memory"], rows, wide="memory"), notes=notes)
+    notes = [f"Page {arguments['page']}; {memories(answer['total'])} in all."] if len(rows) < answer["total"] else []
+    return CommandAnswer(answer, Table(["when", "action", "by", "id", "memory"], rows, wide="memory"), notes=notes)
 
 
-add_operation(policies, list_archive_policies, _listed)
+add_operation(policies, list_archive_policies, _format_list)
 add_operation(policies, list_upcoming, _upcoming)
 
 
@@ -67,8 +67,8 @@ async def add(
         "user_id": user, "criteria_type": criteria_type, "criteria_name": criteria,
         "days_to_expire" if expire else "days_to_archive": days,
     }  # fmt: skip
-    made = await client.call("POST", PATH, body=body)
-    return CommandAnswer(made, made["id"])
+    answer = await client.call("POST", PATH, body=body)
+    return CommandAnswer(answer, answer["id"])
 
 
 @policies.command()
@@ -80,7 +80,7 @@ async def remove(
 ) -> CommandAnswer:
     """Remove a policy. Memories that it archived stay archived, and expired ones stay expired."""
     if whole(policy) is None:
-        listed = await client.call("GET", PATH, params={"user_id": user})
-        policy = meant(policy, (str(one["id"]) for one in listed["policies"]), "Policy")
+        answer = await client.call("GET", PATH, params={"user_id": user})
+        policy = match_id(policy, (str(one["id"]) for one in answer["policies"]), "Policy")
     await client.call("DELETE", f"{PATH}/{policy}", params={"user_id": user})
     return CommandAnswer({"removed": policy}, f"Removed {policy}.")

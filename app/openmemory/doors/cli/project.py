@@ -52,11 +52,11 @@ def of_folder(folder: str) -> FolderProject:
     own = _own_name(folder, root)
     unconfirmed = None
     for at in _upward(folder, root):
-        if (named := claimed(at)) is None:
+        if (namespace := claimed(at)) is None:
             continue
-        if named == own or confirmed(at) == named:
-            return FolderProject(named, unconfirmed)
-        unconfirmed = unconfirmed or Claim(at, named)
+        if namespace == own or confirmed(at) == namespace:
+            return FolderProject(namespace, unconfirmed)
+        unconfirmed = unconfirmed or Claim(at, namespace)
     return FolderProject(own, unconfirmed)
 
 
@@ -98,50 +98,50 @@ def described(folder: str) -> dict[str, str]:
     root = repository(os.path.abspath(folder))
     if root is None:
         return {"root": os.path.abspath(folder)}
-    found: dict[str, str | None] = {"root": root, "repo": without_credentials(_remote_url(root) or "")}
+    fields: dict[str, str | None] = {"root": root, "repo": without_credentials(_remote_url(root) or "")}
     git, shared = _work_folder(root), _git_folder(root)
     head = _first_line(os.path.join(git, "HEAD"))
     if head.startswith("ref: "):
         ref = head[5:].strip()
-        found["branch"] = ref.removeprefix("refs/heads/")
+        fields["branch"] = ref.removeprefix("refs/heads/")
         inside = ref.startswith("refs/") and ".." not in ref.split("/")
-        head = (_first_line(os.path.join(shared, ref)) if inside else "") or _packed(shared, ref)
-    found["head"] = head if _is_commit(head) else None
-    if found["head"] is None:
+        head = (_first_line(os.path.join(shared, ref)) if inside else "") or _read_packed_ref(shared, ref)
+    fields["head"] = head if _is_commit(head) else None
+    if fields["head"] is None:
         # Its references are in no files that can be read here: it has another format, or no commit yet.
-        found |= _asked(root)
-    return {name: value for name, value in found.items() if value}
+        fields |= _read_git(root)
+    return {name: value for name, value in fields.items() if value}
 
 
 def _is_commit(name: str) -> bool:
     return len(name) in (40, 64) and set(name) <= set("0123456789abcdef")
 
 
-def _asked(root: str) -> dict[str, str | None]:
+def _read_git(root: str) -> dict[str, str | None]:
     """The branch and the commit that Git tells; what it cannot tell is left out or None."""
     from pathlib import Path
 
-    from openmemory.doors.cli.git import GitFailed, git
+    from openmemory.doors.cli.git import GitError, git
 
-    found: dict[str, str | None] = {}
+    fields: dict[str, str | None] = {}
     for name, *question in (("branch", "symbolic-ref", "HEAD"), ("head", "rev-parse", "--verify", "HEAD^{commit}")):
         try:
-            found[name] = (git(Path(root), *question) or "").strip().removeprefix("refs/heads/")
-        except GitFailed:  # no branch is checked out, or it has no commit yet
-            found[name] = None
-    return found
+            fields[name] = (git(Path(root), *question) or "").strip().removeprefix("refs/heads/")
+        except GitError:  # no branch is checked out, or it has no commit yet
+            fields[name] = None
+    return fields
 
 
 def without_credentials(url: str) -> str:
     """A URL without its user and password."""
-    scheme, found, rest = url.partition("://")
-    if not found:
+    scheme, separator, rest = url.partition("://")
+    if not separator:
         return url
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _packed(git: str, ref: str) -> str:
+def _read_packed_ref(git: str, ref: str) -> str:
     lines = (line.split(" ") for line in _lines(os.path.join(git, "packed-refs")))
     return next((parts[0] for parts in lines if len(parts) == 2 and parts[1] == ref), "")
 
@@ -158,14 +158,14 @@ def repository(folder: str) -> str | None:
 
 def owner_and_name(url: str) -> str | None:
     """The path of a remote on a server, without `.git`. None for a remote on this machine."""
-    scheme, found, rest = url.partition("://")
-    if found:
+    scheme, separator, rest = url.partition("://")
+    if separator:
         host, _, path = rest.partition("/")
         if scheme == "file":
             return None
     else:
-        host, found, path = url.partition(":")  # git@host:owner/name.git
-        if not found or "/" in host or len(host) == 1:
+        host, separator, path = url.partition(":")  # git@host:owner/name.git
+        if not separator or "/" in host or len(host) == 1:
             return None
     path = path.strip("/").removesuffix(".git")
     return path if host and path else None
@@ -184,8 +184,8 @@ def _remote_url(root: str) -> str | None:
     for line in _lines(os.path.join(_git_folder(root), "config")):
         if line.startswith("["):
             section = line.partition("]")[0][1:]
-        key, found, value = line.partition("=")
-        if found and key.strip().lower() == "url" and section.startswith('remote "'):
+        key, separator, value = line.partition("=")
+        if separator and key.strip().lower() == "url" and section.startswith('remote "'):
             urls.setdefault(section[8:].rstrip('"'), value.strip().strip('"'))
     return urls.get("origin") or next(iter(urls.values()), None)
 

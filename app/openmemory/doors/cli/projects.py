@@ -35,31 +35,31 @@ async def register(
     namespace: Namespace = None,
 ) -> CommandAnswer:
     """Register the project of this folder, with its Git remote, branch and commit."""
-    body = {"user_id": user, "app": app, "namespace": scope.written(namespace), "name": name}
-    known = project.described(".")
-    found = await client.call("POST", PATH, body=body | known)
-    return CommandAnswer(found, f"{plain(found['namespace'])}: {plain(found['name'])}")
+    body = {"user_id": user, "app": app, "namespace": scope.target(namespace), "name": name}
+    description = project.described(".")
+    answer = await client.call("POST", PATH, body=body | description)
+    return CommandAnswer(answer, f"{plain(answer['namespace'])}: {plain(answer['name'])}")
 
 
-def _listed(found: Any, _: dict[str, Any]) -> CommandAnswer:
+def _format_list(answer: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (one["namespace"], one["name"] or "", one["memories"], one["conversations"], one["files"], one["documents"])
-        for one in found["projects"]
+        for one in answer["projects"]
     ]
     table = Table(["namespace", "name", "memories", "conversations", "files", "documents"], rows, wide="name")
-    return CommandAnswer(found, table, notes=[] if rows else ["There are no projects."])
+    return CommandAnswer(answer, table, notes=[] if rows else ["There are no projects."])
 
 
-def _status(found: Any, _: dict[str, Any]) -> CommandAnswer:
-    one = found["project"]
+def _status(answer: Any, _: dict[str, Any]) -> CommandAnswer:
+    one = answer["project"]
     lines = [f"{key}: {plain(one[key])}" for key in ("namespace", "name", "root", "repo", "branch", "head") if one[key]]
     lines += [f"{key}: {one[key]}" for key in ("memories", "conversations", "files", "documents")]
-    if found["state_revision"] is not None:
-        lines.append(f"state: revision {found['state_revision']}: {plain(found['state_reason'] or '')}")
-    return CommandAnswer(found, *lines, f"waiting for vectors: {found['pending']}")
+    if answer["state_revision"] is not None:
+        lines.append(f"state: revision {answer['state_revision']}: {plain(answer['state_reason'] or '')}")
+    return CommandAnswer(answer, *lines, f"waiting for vectors: {answer['pending']}")
 
 
-add(projects, list_projects, _listed)
+add(projects, list_projects, _format_list)
 add(projects, project_status, _status)
 
 
@@ -74,12 +74,12 @@ async def anchors(client: Client, *, user: User = None, app: App = None, namespa
     head = await compare_commits(client, user=user, app=app, namespace=where)
     if head is None:
         raise Invalid("--namespace", "must be the project of this folder, which is a Git repository with a commit")
-    asked = {"user_id": user, "app": app, "namespace": where, "head": head}
-    found = await client.call("GET", list_anchors.path, params=asked)
-    said = {None: "not compared", True: "in the history", False: "not in the history"}
-    rows = [(one["commit"], one["items"], said[one["reachable"]]) for one in found["anchors"]]
+    params = {"user_id": user, "app": app, "namespace": where, "head": head}
+    answer = await client.call("GET", list_anchors.path, params=params)
+    labels = {None: "not compared", True: "in the history", False: "not in the history"}
+    rows = [(one["commit"], one["items"], labels[one["reachable"]]) for one in answer["anchors"]]
     notes = [] if rows else ["No memory of this project belongs to a commit."]
-    return CommandAnswer(found, Table(["commit", "items", "checkout"], rows, wide="commit"), notes=notes)
+    return CommandAnswer(answer, Table(["commit", "items", "checkout"], rows, wide="commit"), notes=notes)
 
 
 @projects.command()
@@ -95,23 +95,23 @@ async def doctor(
 
     In the folder of the project, it also compares the files with what is stored of them.
     """
-    where = scope.written(namespace)
+    where = scope.target(namespace)
     if repair:
         await compare_commits(client, user=user, app=None, namespace=where)
     body = {"user_id": user, "namespace": where, "repair": repair}
-    found = await client.call("POST", f"{PATH}/actions/check", body=body)
-    lines = [f"{one['problems']} {one['detail']}{' (repaired)' * one['repaired']}" for one in found["checks"]]
+    answer = await client.call("POST", f"{PATH}/actions/check", body=body)
+    lines = [f"{one['problems']} {one['detail']}{' (repaired)' * one['repaired']}" for one in answer["checks"]]
     behind = await _behind(client, user, where) if where == scope.here(None) else 0
     if behind:
         lines.append(f"{behind} files differ from what is stored of them; `openmemory ingest` reads them")
-    failed = bool(behind) or not all(one["repaired"] for one in found["checks"])
-    return CommandAnswer(found | {"files_behind": behind}, *(lines or ["Nothing is wrong."]), failed=failed)
+    failed = bool(behind) or not all(one["repaired"] for one in answer["checks"])
+    return CommandAnswer(answer | {"files_behind": behind}, *(lines or ["Nothing is wrong."]), failed=failed)
 
 
 async def _behind(client: Client, user: str | None, namespace: str) -> int:
     """The number of stored files of this folder that have changed, and of files that are new or gone."""
-    stored = await client.call("GET", "/api/v1/files", params={"user_id": user, "namespace": namespace, "size": 1})
-    if not stored["total"]:
+    answer = await client.call("GET", "/api/v1/files", params={"user_id": user, "namespace": namespace, "size": 1})
+    if not answer["total"]:
         return 0
     from openmemory.doors.cli.reading import Folder
 
@@ -129,8 +129,8 @@ async def rename(
     user: User = None,
 ) -> CommandAnswer:
     """Give a project another namespace. Rules, policies and keys of the user that name it move with it."""
-    moved = await _move(client, user, namespace, to)
-    return CommandAnswer(moved, f"{plain(to)} has {moved['memories']} memories and {moved['passages']} passages.")
+    answer = await _move(client, user, namespace, to)
+    return CommandAnswer(answer, f"{plain(to)} has {answer['memories']} memories and {answer['passages']} passages.")
 
 
 @projects.command()
@@ -145,14 +145,14 @@ async def merge(
 ) -> CommandAnswer:
     """Put all that is in a project into another one. Of two values of one key, the newer one stays."""
     confirm(f"Put everything in {namespace} into {into}?", yes)
-    moved = await _move(client, user, namespace, into, merge=True)
-    told = f"{moved['memories']} memories and {moved['passages']} passages moved to {plain(into)}."
-    gone = {
+    answer = await _move(client, user, namespace, into, merge=True)
+    summary = f"{answer['memories']} memories and {answer['passages']} passages moved to {plain(into)}."
+    labels = {
         "repeated": "repeated memories deleted",
         "archived": "older values archived",
         "files": "older files removed",
     }
-    return CommandAnswer(moved, told, *(f"{moved[key]} {what}" for key, what in gone.items() if moved[key]))
+    return CommandAnswer(answer, summary, *(f"{answer[key]} {what}" for key, what in labels.items() if answer[key]))
 
 
 async def _move(client: Client, user: str | None, namespace: str, to: str, *, merge: bool = False) -> Any:
@@ -171,5 +171,5 @@ async def delete(
 ) -> CommandAnswer:
     """Delete everything in a project. Each thing can be restored by itself."""
     confirm(f"Delete everything in {namespace}?", yes)
-    gone = await client.call("DELETE", f"{PATH}/{path_part(namespace)}", params={"user_id": user})
-    return CommandAnswer(gone, f"{gone['memories']} memories and {gone['passages']} passages deleted.")
+    answer = await client.call("DELETE", f"{PATH}/{path_part(namespace)}", params={"user_id": user})
+    return CommandAnswer(answer, f"{answer['memories']} memories and {answer['passages']} passages deleted.")

@@ -65,9 +65,9 @@ class Folder:
             Invalid: there is a .memignore, and no Git that reads it.
             GitFailed: Git refuses the repository, so that nothing tells what is ignored.
         """
-        listed = sorted(set(self._listed()))
-        unwanted = self._unwanted(listed)
-        for path in listed:
+        paths = sorted(set(self._list_files()))
+        unwanted = self._excluded_paths(paths)
+        for path in paths:
             if path in unwanted:
                 self.skipped["in .memignore"] += 1
             elif reason := self._unfit(path):
@@ -92,14 +92,14 @@ class Folder:
             return None
         return text, hashlib.sha256(data).hexdigest()
 
-    def _listed(self) -> Iterator[str]:
+    def _list_files(self) -> Iterator[str]:
         if (self.root / ".git").exists():
             below = ["--", self.below] if self.below else []
             # Its configuration may name another working tree.
             here = "--literal-pathspecs", "--work-tree", str(self.root)
-            listed = git(self.root, *here, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *below)
-            if listed is not None:
-                yield from filter(None, listed.split("\0"))
+            output = git(self.root, *here, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *below)
+            if output is not None:
+                yield from filter(None, output.split("\0"))
                 return
         start = self.root / self.below
         for parent, folders, names in os.walk(start):
@@ -107,18 +107,18 @@ class Folder:
             for name in names:
                 yield (Path(parent) / name).relative_to(self.root).as_posix()
 
-    def _unwanted(self, listed: Sequence[str]) -> set[str]:
+    def _excluded_paths(self, paths: Sequence[str]) -> set[str]:
         """The files that `.memignore` at the root names, in the notation of .gitignore."""
-        if not (self.root / IGNORE_FILE).is_file() or not listed:
+        if not (self.root / IGNORE_FILE).is_file() or not paths:
             return set()
         with tempfile.TemporaryDirectory() as empty:
             where = ("--git-dir", empty, "--work-tree", str(self.root))
-            asked = "\0".join(listed).encode(errors="surrogateescape")
+            data = "\0".join(paths).encode(errors="surrogateescape")
             ignoring = ("-c", f"core.excludesFile={self.root / IGNORE_FILE}")
             if git(Path(empty), "init", "--quiet", "--bare", "--template=") is not None:
-                found = git(self.root, *ignoring, *where, "check-ignore", "--no-index", "-z", "--stdin", given=asked)
-                if found is not None:
-                    return {path for path in found.split("\0") if path}
+                output = git(self.root, *ignoring, *where, "check-ignore", "--no-index", "-z", "--stdin", data=data)
+                if output is not None:
+                    return {path for path in output.split("\0") if path}
         raise Invalid(IGNORE_FILE, "is read by Git, which must be installed")
 
     def _unfit(self, path: str) -> str | None:
@@ -129,14 +129,14 @@ class Folder:
             return "of an unknown kind"
         try:
             checked_path(path, new=True)
-            found = os.lstat(self.root / path)
+            status = os.lstat(self.root / path)
         except (Invalid, OSError, ValueError):
             return "cannot be read"
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return "is no plain file"
         if os.path.realpath(self.root / path) != str(self.root / path):
             return "is behind a link"
-        return "too large" if found.st_size > MAX_BYTES else None
+        return "too large" if status.st_size > MAX_BYTES else None
 
 
 def _text(data: bytes) -> str | None:

@@ -8,7 +8,7 @@ import typer
 
 from openmemory.doors.cli.client import Client, connected
 from openmemory.doors.cli.options import User
-from openmemory.doors.cli.output import CommandAnswer, Table, decided, local_time, plain
+from openmemory.doors.cli.output import CommandAnswer, Table, format_decision, local_time, plain
 from openmemory.errors import Invalid
 
 
@@ -30,19 +30,19 @@ async def review(
 
     A pair that was decided is not listed again.
     """
-    chosen = [name for name, given in (("replace", replace), ("both", both), ("different", different)) if given]
+    decisions = [name for name, flag in (("replace", replace), ("both", both), ("different", different)) if flag]
     if newer is None or older is None:
-        if newer is not None or chosen:
+        if newer is not None or decisions:
             raise Invalid("OLDER", "must be given: decide about the newer and the older memory of a pair")
-        return await _listed(client, user, page)
-    if len(chosen) != 1:
+        return await _list(client, user, page)
+    if len(decisions) != 1:
         raise Invalid("--replace", "or --keep-both or --different must be given")
-    body = {"user_id": user, "newer": newer, "older": older, "decision": chosen[0]}
+    body = {"user_id": user, "newer": newer, "older": older, "decision": decisions[0]}
     answer = await client.call("POST", "/api/v1/replacements", body=body)
-    return decided(answer, {})
+    return format_decision(answer, {})
 
 
-async def _listed(client: Client, user: str | None, page: int) -> CommandAnswer:
+async def _list(client: Client, user: str | None, page: int) -> CommandAnswer:
     answer = await client.call("GET", "/api/v1/replacements", params={"user_id": user, "page": page})
     rows = []
     for pair in answer["items"]:

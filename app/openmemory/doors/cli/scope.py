@@ -14,30 +14,30 @@ from pathlib import Path
 
 from openmemory.identity.names import PERSON, is_path
 
-_options_named: list[str] = []
+_option_projects: list[str] = []
 
 
-def newly_named() -> list[str]:
+def take_option_projects() -> list[str]:
     """The projects that options have named since the last call, once each."""
-    names = list(dict.fromkeys(_options_named))
-    _options_named.clear()
+    names = list(dict.fromkeys(_option_projects))
+    _option_projects.clear()
     return names
 
 
 def of_folder(folder: str = ".") -> str | None:
     """The project of a folder; None if it has none. On a terminal, the user is asked about one that they have not
     confirmed for the folder."""
-    from openmemory.doors.cli.trust import chosen
+    from openmemory.doors.cli.trust import choose_namespace
 
-    return chosen(os.path.realpath(folder))
+    return choose_namespace(os.path.realpath(folder))
 
 
 def here(namespace: str | None, folder: str = ".") -> str:
     """The project that an option names, or that of the folder, or the namespace of the person."""
-    return _named(namespace) if namespace else of_folder(folder) or PERSON
+    return _resolve(namespace) if namespace else of_folder(folder) or PERSON
 
 
-def written(namespace: str | None, about: str | None = None) -> str:
+def target(namespace: str | None, about: str | None = None) -> str:
     """The namespace that a command writes to. It is shown if it is that of the folder.
 
     Raises:
@@ -52,11 +52,11 @@ def written(namespace: str | None, about: str | None = None) -> str:
             raise Invalid("--about", "must not be person where --namespace names a project")
         return PERSON
     if namespace:
-        return _named(namespace)
-    if (found := of_folder()) is None:
+        return _resolve(namespace)
+    if (project := of_folder()) is None:
         return PERSON
-    _show(f"Project of this folder: {found}.")
-    return found
+    _show(f"Project of this folder: {project}.")
+    return project
 
 
 def read(namespace: str | None, *, all_projects: bool | None = None) -> list[str] | None:
@@ -67,13 +67,13 @@ def read(namespace: str | None, *, all_projects: bool | None = None) -> list[str
     Raises:
         Invalid: one project is named, and all are asked for.
     """
-    if named := _options([namespace] if namespace else [], all_projects=bool(all_projects)):
-        return named
-    if all_projects or (found := of_folder()) is None:
+    if names := _options([namespace] if namespace else [], all_projects=bool(all_projects)):
+        return names
+    if all_projects or (project := of_folder()) is None:
         return None
     more = "" if all_projects is None else " --all-projects reads all."
-    _show(f"Project of this folder: {found}, with what is of no project.{more}")
-    return [found, PERSON]
+    _show(f"Project of this folder: {project}, with what is of no project.{more}")
+    return [project, PERSON]
 
 
 def selected(namespaces: Sequence[str] | None, *, all_projects: bool) -> list[str] | None:
@@ -83,12 +83,12 @@ def selected(namespaces: Sequence[str] | None, *, all_projects: bool) -> list[st
     Raises:
         Invalid: one project is named, and all are asked for.
     """
-    if named := _options(namespaces or (), all_projects=all_projects):
-        return named
-    if all_projects or (found := of_folder()) is None:
+    if names := _options(namespaces or (), all_projects=all_projects):
+        return names
+    if all_projects or (project := of_folder()) is None:
         return None
-    _show(f"Project of this folder: {found}. --all-projects means all.")
-    return [found]
+    _show(f"Project of this folder: {project}. --all-projects means all.")
+    return [project]
 
 
 def _options(namespaces: Sequence[str], *, all_projects: bool) -> list[str]:
@@ -97,10 +97,10 @@ def _options(namespaces: Sequence[str], *, all_projects: bool) -> list[str]:
 
     if namespaces and all_projects:
         raise Invalid("--all-projects", "must not be given where --namespace names a project")
-    return [_named(namespace) for namespace in namespaces]
+    return [_resolve(namespace) for namespace in namespaces]
 
 
-def _named(namespace: str) -> str:
+def _resolve(namespace: str) -> str:
     """The project that an option names. A folder stands for its project.
 
     Raises:
@@ -109,7 +109,7 @@ def _named(namespace: str) -> str:
     from openmemory.errors import Invalid
 
     if not is_path(namespace):
-        _options_named.append(namespace)
+        _option_projects.append(namespace)
         return namespace
     folder = Path(namespace).expanduser()
     if not folder.is_dir():

@@ -80,11 +80,11 @@ async def search(
     }
     answer = await client.call("POST", "/api/v1/memories/search", body=body)
     details = _EXPLAINED if explain else ()
-    rows = [(*_found(hit), *(_explained(hit) if explain else ()), _text(hit)) for hit in answer["results"]]
+    rows = [(*_format_hit(hit), *(_explanation_cells(hit) if explain else ()), _text(hit)) for hit in answer["results"]]
     table = Table([*_COLUMNS, *details, "memory"], rows, wide="memory", details=details)
     notes = [
         *_conflicts(answer.get("conflicts", [])),
-        *(_read(answer["explanation"]) if answer.get("explanation") else ()),
+        *(_explain_query(answer["explanation"]) if answer.get("explanation") else ()),
     ]
     if answer["note"]:
         notes.append(answer["note"])
@@ -93,14 +93,14 @@ async def search(
     return CommandAnswer(answer, table, notes=notes)
 
 
-def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:
+def _conflicts(conflicts: list[dict[str, Any]]) -> Iterator[str]:
     """The conflicts between results, one line each."""
-    for each in found:
-        said = [
+    for each in conflicts:
+        values = [
             plain(f"{one['value']} (@{one['app']} {local_time(one['at'])})")
             for one in (each["current"], *each["previous"])
         ]
-        yield f"CONFLICT {plain(each['key'])}: current={said[0]}, previous={'; '.join(said[1:])}"
+        yield f"CONFLICT {plain(each['key'])}: current={values[0]}, previous={'; '.join(values[1:])}"
 
 
 def _text(hit: dict[str, Any]) -> str:
@@ -108,13 +108,13 @@ def _text(hit: dict[str, Any]) -> str:
     return f"[newer: {hit['newer'][:8]}] {hit['memory']}" if hit.get("newer") else str(hit["memory"])
 
 
-def _found(hit: dict[str, Any]) -> tuple[str, ...]:
+def _format_hit(hit: dict[str, Any]) -> tuple[str, ...]:
     score = "-" if hit["score"] is None else f"{hit['score']:.2f}"
     app = writer(hit["app_name"], hit.get("added_by"))
     return score, hit["id"], local_time(hit["created_at"]), app
 
 
-def _explained(hit: dict[str, Any]) -> tuple[str, ...]:
+def _explanation_cells(hit: dict[str, Any]) -> tuple[str, ...]:
     """The column values of an explanation. A memory of an overview has none."""
     why, parts = hit.get("explanation"), hit["parts"]
     if why is None:
@@ -128,7 +128,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _read(why: dict[str, Any]) -> Iterator[str]:
+def _explain_query(why: dict[str, Any]) -> Iterator[str]:
     """The interpretation of the query, line by line."""
     if why["embedded"] is not None:
         left_out = f" (without {', '.join(why['left_out'])})" if why["left_out"] else ""

@@ -49,8 +49,8 @@ async def _report(client: Client, answer: Response, show: Callable[[int, int | N
         if not isinstance(message, dict):
             break
         if "report" in message:
-            found: dict[str, Any] = message["report"]
-            return found
+            report: dict[str, Any] = message["report"]
+            return report
         if "error" in message:
             raise refusal(answer, message)
         if isinstance(message.get("done"), int):

@@ -48,8 +48,8 @@ def serve(
         return
     finally:
         gc.enable()
-        for opened in sockets:
-            opened.close()
+        for listener in sockets:
+            listener.close()
 
 
 def _listen(settings: Settings) -> list[socket]:

@@ -104,10 +104,10 @@ def _run(commands: Iterable[Sequence[str]]) -> None:
     from openmemory.errors import SetupError
 
     for command in commands:
-        done = _call(command)
-        if done.returncode:
-            said = " ".join((done.stderr or done.stdout).split()) or f"exit code {done.returncode}"
-            raise SetupError(f"`{' '.join(command)}` failed: {said}")
+        result = _call(command)
+        if result.returncode:
+            message = " ".join((result.stderr or result.stdout).split()) or f"exit code {result.returncode}"
+            raise SetupError(f"`{' '.join(command)}` failed: {message}")
 
 
 def _call(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -50,37 +50,37 @@ async def save(
     `openmemory threads delete session-NUMBER` deletes it.
     """
     content = "" if file is None else read_stdin() if file == "-" else text_of(file)
-    where = scope.written(namespace, about)
+    where = scope.target(namespace, about)
     body = {
         "user_id": user, "app": app, "namespace": where, "number": number, "title": title, "summary": summary,
         "content": content,
     }  # fmt: skip
-    saved = await client.call(save_session.method, save_session.path, body=body)
-    what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[saved["event"]]
-    notes = [f"{', '.join(saved['redacted'])} redacted."] if saved.get("redacted") else []
-    notes += [saved["note"]] if saved.get("note") else []
-    notes += [f"It replaces the session of {plain(saved['replaces'])}."] if saved.get("replaces") else []
-    return CommandAnswer(saved, f"Session {number} {what}: {passages(saved['passages'])}.", notes=notes)
+    answer = await client.call(save_session.method, save_session.path, body=body)
+    what = {"ADD": "added", "UPDATE": "updated", "NONE": "is unchanged"}[answer["event"]]
+    notes = [f"{', '.join(answer['redacted'])} redacted."] if answer.get("redacted") else []
+    notes += [answer["note"]] if answer.get("note") else []
+    notes += [f"It replaces the session of {plain(answer['replaces'])}."] if answer.get("replaces") else []
+    return CommandAnswer(answer, f"Session {number} {what}: {passages(answer['passages'])}.", notes=notes)
 
 
-def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
+def _format_list(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
     rows = [
         (each["number"], local_time(each["updated_at"]), each["app_name"], each["namespace"], each["title"])
-        for each in found["items"]
+        for each in answer["items"]
     ]
     table = Table(["#", "saved", "app", "namespace", "title"], rows, wide="title")
-    return page_answer(found, table, given["page"], "There are no sessions.")
+    return page_answer(answer, table, arguments["page"], "There are no sessions.")
 
 
-def _text(found: Any, _: dict[str, Any]) -> CommandAnswer:
-    session = found["session"]
+def _text(answer: Any, _: dict[str, Any]) -> CommandAnswer:
+    session = answer["session"]
     lines = [f"{session['number']}. {plain(session['title'])} ({local_time(session['updated_at'])})"]
-    for text in (session["summary"], found["content"]):
+    for text in (session["summary"], answer["content"]):
         lines += ["", *plain_lines(text)] if text else []
-    return CommandAnswer(found, *lines)
+    return CommandAnswer(answer, *lines)
 
 
-add(sessions, list_sessions, _listed)
+add(sessions, list_sessions, _format_list)
 add(sessions, read_session, _text)
 
 

@@ -40,11 +40,11 @@ async def export(
     namespace: Namespace = None,
 ) -> CommandAnswer:
     """Write the memories, links and state of a project to a folder. Logs, rules and histories are not in it."""
-    asked = {"user_id": user, "app": app, "namespace": scope.written(namespace)}
-    bundle = await client.call("GET", _PATH, params=asked)
+    params = {"user_id": user, "app": app, "namespace": scope.target(namespace)}
+    bundle = await client.call("GET", _PATH, params=params)
     _write(Path(out), bundle)
-    told = f"{len(bundle['memories'])} memories and {len(bundle['links'])} links written to {out}."
-    return CommandAnswer({"folder": out} | bundle["manifest"], told)
+    summary = f"{len(bundle['memories'])} memories and {len(bundle['links'])} links written to {out}."
+    return CommandAnswer({"folder": out} | bundle["manifest"], summary)
 
 
 @share.command("import")
@@ -62,16 +62,16 @@ async def import_(
     namespace: Namespace = None,
 ) -> CommandAnswer:
     """Add the memories of a folder to a project. A second import of the same folder changes nothing."""
-    bundle = _read(Path(folder))
-    into = scope.written(namespace)
+    bundle = _read_bundle(Path(folder))
+    into = scope.target(namespace)
     theirs = bundle["manifest"].get("source_namespace") or bundle["manifest"].get("source_git_root") or into
     if theirs != into:
         confirm(f"The folder is of {plain(str(theirs))}. Import it into {into}?", yes)
     body = {"user_id": user, "app": app, "namespace": into, "replace": replace, "bundle": bundle}
-    done = await client.call("POST", _PATH, body=body, patient=True)
-    counts = ", ".join(f"{done[key]} {key}" for key in ("imported", "updated", "unchanged", "deleted", "kept"))
-    state = "" if done["state"] == "none" else f" State {done['state']}."
-    return CommandAnswer(done, f"{counts}; {done['links']} new links.{state}")
+    answer = await client.call("POST", _PATH, body=body, patient=True)
+    counts = ", ".join(f"{answer[key]} {key}" for key in ("imported", "updated", "unchanged", "deleted", "kept"))
+    state = "" if answer["state"] == "none" else f" State {answer['state']}."
+    return CommandAnswer(answer, f"{counts}; {answer['links']} new links.{state}")
 
 
 def _write(folder: Path, bundle: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def _write(folder: Path, bundle: dict[str, Any]) -> None:
         raise SetupError(f"{folder}: {error.strerror or error}") from error
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read_bundle(folder: Path) -> dict[str, Any]:
     """The bundle in a folder.
 
     Raises:
@@ -102,8 +102,12 @@ def _read(folder: Path) -> dict[str, Any]:
     manifest = _json(folder / "manifest.json", needed=True)
     if not isinstance(manifest, dict):
         raise SetupError(f"{folder / 'manifest.json'}: must be a JSON object")
-    known = {name: value for name, value in manifest.items() if value is not None}
-    bundle = {"manifest": known, "memories": _lines(folder / "memories.jsonl"), "links": _lines(folder / "links.jsonl")}
+    fields = {name: value for name, value in manifest.items() if value is not None}
+    bundle = {
+        "manifest": fields,
+        "memories": _lines(folder / "memories.jsonl"),
+        "links": _lines(folder / "links.jsonl"),
+    }
     state = _json(folder / "state.json", needed=False)
     return bundle if state is None else bundle | {"state": state}
 
@@ -128,14 +132,14 @@ def _json(file: Path, *, needed: bool) -> Any:
 
 
 def _lines(file: Path) -> list[Any]:
-    found = []
+    values = []
     for number, line in enumerate(_bytes(file, needed=False).splitlines(), 1):
         if line.strip():
             try:
-                found.append(exact_json.loads(line))
+                values.append(exact_json.loads(line))
             except ValueError as error:
                 raise SetupError(f"{file}, line {number}: must be JSON: {error}") from error
-    return found
+    return values
 
 
 def _line(value: Any) -> bytes:

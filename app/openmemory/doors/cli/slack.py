@@ -11,7 +11,7 @@ from openmemory.doors.cli.client import Client, connected, path_part
 from openmemory.doors.cli.operations import Yes
 from openmemory.doors.cli.options import AsApp, Query, Rows, User, words
 from openmemory.doors.cli.output import CommandAnswer, Table, confirm, local_time, plain
-from openmemory.doors.cli.slack_loading import PATH, channels, connect, import_, listen, load, of_both, stored
+from openmemory.doors.cli.slack_loading import PATH, channels, connect, import_, list_stored, listen, load, of_both
 from openmemory.errors import NotFound
 
 slack = typer.Typer(no_args_is_help=True)
@@ -43,17 +43,17 @@ def manifest(
 @connected
 async def status(client: Client, *, user: User = None, app: AsApp = None) -> CommandAnswer:
     """List the channels that are stored, with how far they were loaded."""
-    found = await stored(client, user, app)
+    users = await list_stored(client, user, app)
     rows = [
-        (one["channel"], of["user"], one["messages"], local_time(one["newest"]), _loaded(one))
-        for of in found
+        (one["channel"], of["user"], one["messages"], local_time(one["newest"]), _format_position(one))
+        for of in users
         for one in of["channels"]
     ]
     table = Table(["channel", "user", "messages", "newest", "loaded until"], rows, wide="channel")
-    return CommandAnswer({"users": found}, table, notes=[] if rows else ["No channel is stored."])
+    return CommandAnswer({"users": users}, table, notes=[] if rows else ["No channel is stored."])
 
 
-def _loaded(one: dict[str, Any]) -> str:
+def _format_position(one: dict[str, Any]) -> str:
     return local_time(float(one["through"])) if one["through"] else ""
 
 
@@ -95,14 +95,14 @@ async def forget(
     """Permanently erase a channel with its messages and vectors. A later load brings it back."""
     name = channel.strip().removeprefix("#")
     owners = [
-        of["user"] for of in await stored(client, user) for one in of["channels"] if one["channel"] == name
+        of["user"] for of in await list_stored(client, user) for one in of["channels"] if one["channel"] == name
     ]  # fmt: skip
     if not owners:
         raise NotFound(f"No channel {plain(name)!r} is stored.", code="channel_not_found")
     confirm(f"Erase the channel {plain(name)} of {owners[0]}?", yes)
     path = f"{PATH}/channels/{path_part(name)}"
-    gone = await client.call("DELETE", path, params={"user_id": owners[0]})
-    return CommandAnswer(gone | {"user": owners[0]}, f"Erased {gone['messages']} messages of {owners[0]}.")
+    answer = await client.call("DELETE", path, params={"user_id": owners[0]})
+    return CommandAnswer(answer | {"user": owners[0]}, f"Erased {answer['messages']} messages of {owners[0]}.")
 
 
 slack.command()(connect)

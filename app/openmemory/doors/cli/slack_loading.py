@@ -74,10 +74,10 @@ def connect(
 
 async def channels(client: Client) -> CommandAnswer:
     """List the channels that the token reaches on Slack."""
-    async with _opened(client) as slack:
-        found = await slack.channels()
-    rows = [(one.name, one.id, "public" if one.shared else "private") for one in found]
-    value = {"channels": [asdict(one) for one in found]}
+    async with _open(client) as slack:
+        entries = await slack.channels()
+    rows = [(one.name, one.id, "public" if one.shared else "private") for one in entries]
+    value = {"channels": [asdict(one) for one in entries]}
     return CommandAnswer(value, Table(["channel", "id", "kind"], rows, wide="channel"))
 
 
@@ -105,25 +105,29 @@ async def load(
 
     if thread is not None and not is_ts(thread):
         raise Invalid("--thread", "must be the ts of a message, such as 1767258000.000100")
-    async with _opened(client) as slack:
-        found = await slack.channel(channel)
-        owner = _owner(found, user, mine)
+    async with _open(client) as slack:
+        target = await slack.channel(channel)
+        owner = _owner(target, user, mine)
         save = _saving(client, owner)
         if thread is not None:
-            done = await loading.load_thread(slack, found, save, thread)
+            result = await loading.load_thread(slack, target, save, thread)
         else:
-            known = await _known(client, owner, found)
+            state = await _find_state(client, owner, target)
             now = datetime.now(UTC)
-            done = await loading.load(
-                slack, found, save, stored=known, now=now, days=days, threads=not no_threads
+            result = await loading.load(
+                slack, target, save, stored=state, now=now, days=days, threads=not no_threads
             )  # fmt: skip
-    return _told(done)
+    return _format_result(result)
 
 
-def _told(done: SlackLoaded) -> CommandAnswer:
-    said = f"{plain(done.channel)}: {_counts(done.saved)}, {done.threads} threads read."
+def _format_result(result: SlackLoaded) -> CommandAnswer:
+    summary = f"{plain(result.channel)}: {_counts(result.saved)}, {result.threads} threads read."
     return CommandAnswer(
-        asdict(done), said, notes=_left_out(done.skipped), asides=_refused(done.saved), failed=bool(done.saved.refused)
+        asdict(result),
+        summary,
+        notes=_left_out(result.skipped),
+        asides=_format_refusals(result.saved),
+        failed=bool(result.saved.refused),
     )
 
 
@@ -144,27 +148,27 @@ async def import_(
     from openmemory.slack.export import opened
     from openmemory.slack.importing import import_channel
 
-    wanted = {one.strip().removeprefix("#") for one in channel or ()}
+    names = {one.strip().removeprefix("#") for one in channel or ()}
     skipped, total, values = Counter[str](), SlackSaved(), list[dict[str, Any]]()
     with opened(path) as export:
-        if missing := wanted - {one.channel.name for one in export.channels}:
+        if missing := names - {one.channel.name for one in export.channels}:
             raise NotFound(f"The export has no channel {plain(min(missing))!r}.", code="channel_not_found")
         for one in export.channels:
-            if wanted and one.channel.name not in wanted:
+            if names and one.channel.name not in names:
                 continue
-            saved = await import_channel(export, one, _saving(client, _owner(one.channel, user, mine)), skipped)
-            values.append({"channel": one.channel.name, **asdict(saved)})
-            total.add(saved)
+            result = await import_channel(export, one, _saving(client, _owner(one.channel, user, mine)), skipped)
+            values.append({"channel": one.channel.name, **asdict(result)})
+            total.add(result)
             if sys.stderr.isatty():
-                note(f"{plain(one.channel.name)}: {_counts(saved)}")
+                note(f"{plain(one.channel.name)}: {_counts(result)}")
         unlisted = export.unlisted
     notes = _left_out(skipped)
     notes += [f"Left out: {plain(', '.join(unlisted[:_SHOWN]))}, of which no list says who may read it."] * bool(
         unlisted
     )
-    said = f"{len(values)} channels: {_counts(total)}."
+    summary = f"{len(values)} channels: {_counts(total)}."
     value = {"channels": values, "skipped": skipped, "unlisted": unlisted}
-    return CommandAnswer(value, said, notes=notes, asides=_refused(total), failed=bool(total.refused))
+    return CommandAnswer(value, summary, notes=notes, asides=_format_refusals(total), failed=bool(total.refused))
 
 
 async def listen(client: Client, *, user: User = None) -> None:
@@ -178,14 +182,14 @@ async def listen(client: Client, *, user: User = None) -> None:
     app_token = _from_environment("SLACK_APP_TOKEN")
     if not app_token:
         raise Invalid("SLACK_APP_TOKEN", "must be an app-level token of Slack, such as one that begins with xapp-")
-    async with _opened(client) as slack:
+    async with _open(client) as slack:
         there = {one.id: one for one in await slack.channels()}
         saving, followed = dict[str, Save](), dict[str, SlackChannel]()
-        known = dict[str, StoredChannel]()
-        for owner, channel in await _stored(client, user):
+        states = dict[str, StoredChannel]()
+        for owner, channel in await _list_channels(client, user):
             if channel.channel_id in there and channel.channel_id not in followed:
                 followed[channel.channel_id] = there[channel.channel_id]
-                saving[channel.channel_id], known[channel.channel_id] = _saving(client, owner), channel
+                saving[channel.channel_id], states[channel.channel_id] = _saving(client, owner), channel
         if not followed:
             raise NotFound("No channel is stored that the token reaches. Load one first: `openmemory slack load`.")
         people = await slack.people()
@@ -193,26 +197,26 @@ async def listen(client: Client, *, user: User = None) -> None:
             # Events that come meanwhile wait, so nothing falls between what was loaded and what is heard.
             for id_, one in followed.items():
                 now = datetime.now(UTC)
-                _show(await loading.load(slack, one, saving[id_], stored=known[id_], now=now))
-            async for event, seen in coming:
+                _show(await loading.load(slack, one, saving[id_], stored=states[id_], now=now))
+            async for event, acknowledge in coming:
                 part = part_of(event, followed, people)
                 if part is not None:
                     try:
-                        saved = await saving[part.channel_id](part)
+                        result = await saving[part.channel_id](part)
                     except OpenMemoryError as error:
                         note(f"openmemory: {error.message}")  # Slack sends the event again
                         continue
-                    print(f"{plain(part.channel)}: {_counts(saved)}", flush=True)
-                await seen()
+                    print(f"{plain(part.channel)}: {_counts(result)}", flush=True)
+                await acknowledge()
 
 
-def _show(done: SlackLoaded) -> None:
-    _told(done).show(json=False)
+def _show(result: SlackLoaded) -> None:
+    _format_result(result).show(json=False)
     sys.stdout.flush()
 
 
 @asynccontextmanager
-async def _opened(client: Client) -> AsyncIterator[WebApi]:
+async def _open(client: Client) -> AsyncIterator[WebApi]:
     from openmemory.doors.cli.finding import data_folder
     from openmemory.slack.shared import token_of
 
@@ -237,8 +241,8 @@ def _from_environment(*names: str) -> str:
     """The first of these variables that has a value; without names, those of the token."""
     from openmemory.config.settings import environment
 
-    found = environment()
-    return next((value for name in names or _VARIABLES if (value := found.get(name, "").strip())), "")
+    variables = environment()
+    return next((value for name in names or _VARIABLES if (value := variables.get(name, "").strip())), "")
 
 
 def _owner(channel: SlackChannel, user: str | None, mine: bool) -> str | None:
@@ -252,65 +256,65 @@ def _saving(client: Client, owner: str | None) -> Save:
     async def save(part: ChannelPart) -> SlackSaved:
         body = {"user_id": owner, "app": APP, **asdict(part)}
         try:
-            done = await client.call("POST", f"{PATH}/messages", body=body, patient=True)
+            answer = await client.call("POST", f"{PATH}/messages", body=body, patient=True)
         except Forbidden as error:
             if error.code != "user_not_allowed":
                 raise
             hint = f"--mine keeps the channel for yourself; only a key for {SLACK_BOT} stores it for everybody."
             raise Forbidden(error.message, code=error.code, hint=hint) from None
-        return SlackSaved(**done)
+        return SlackSaved(**answer)
 
     return save
 
 
-async def stored(client: Client, user: str | None, app: str | None = None) -> list[dict[str, Any]]:
+async def list_stored(client: Client, user: str | None, app: str | None = None) -> list[dict[str, Any]]:
     """The channels of a user; without a name, those of one's own and the public ones, if they may be read."""
     return await of_both(client, "channels", user, {"app": app})
 
 
 async def of_both(client: Client, what: str, user: str | None, params: dict[str, Any]) -> list[Any]:
     """The answers for a user; without a name, those for oneself and for slack-bot, if the credential allows it."""
-    found = [await client.call("GET", f"{PATH}/{what}", params=params | {"user_id": user})]
+    answers = [await client.call("GET", f"{PATH}/{what}", params=params | {"user_id": user})]
     if user is None and await client.user(None) != SLACK_BOT:
         try:
-            found.append(await client.call("GET", f"{PATH}/{what}", params=params | {"user_id": SLACK_BOT}))
+            answers.append(await client.call("GET", f"{PATH}/{what}", params=params | {"user_id": SLACK_BOT}))
         except (Forbidden, NotFound) as error:
             if error.code not in ("user_not_allowed", "user_not_found"):
                 raise
-    return found
+    return answers
 
 
-async def _known(client: Client, owner: str | None, channel: SlackChannel) -> StoredChannel | None:
+async def _find_state(client: Client, owner: str | None, channel: SlackChannel) -> StoredChannel | None:
     """Returns the state of a channel of its owner; None if it is not stored."""
     try:
-        found = await client.call("GET", f"{PATH}/channels", params={"user_id": owner})
+        answer = await client.call("GET", f"{PATH}/channels", params={"user_id": owner})
     except NotFound:
         return None
-    return next((one for one in map(_as_stored, found["channels"]) if one.channel_id == channel.id), None)
+    return next((one for one in map(_as_stored, answer["channels"]) if one.channel_id == channel.id), None)
 
 
-async def _stored(client: Client, user: str | None) -> list[tuple[str, StoredChannel]]:
+async def _list_channels(client: Client, user: str | None) -> list[tuple[str, StoredChannel]]:
     """The stored channels with their users."""
-    found = await stored(client, user)
-    return [(of["user"], _as_stored(one)) for of in found for one in of["channels"]]
+    users = await list_stored(client, user)
+    return [(of["user"], _as_stored(one)) for of in users for one in of["channels"]]
 
 
 def _as_stored(raw: dict[str, Any]) -> StoredChannel:
     return StoredChannel(**raw)
 
 
-def _counts(saved: SlackSaved) -> str:
-    changes = f"{saved.added} added, {saved.changed} changed, {saved.removed} removed, {saved.unchanged} unchanged"
-    return f"{changes}, {saved.redacted} with secrets redacted" if saved.redacted else changes
+def _counts(result: SlackSaved) -> str:
+    changes = f"{result.added} added, {result.changed} changed, {result.removed} removed, {result.unchanged} unchanged"
+    return f"{changes}, {result.redacted} with secrets redacted" if result.redacted else changes
 
 
 def _left_out(skipped: Any) -> list[str]:
     return [f"{count} left out: {reason}." for reason, count in sorted(skipped.items())]
 
 
-def _refused(saved: SlackSaved) -> list[str]:
+def _format_refusals(result: SlackSaved) -> list[str]:
     return [
-        f"{plain(one['ts'])} was not stored: {plain(one['detail'])}" for one in map(_fields, saved.refused[:_SHOWN])
+        f"{plain(one['ts'])} was not stored: {plain(one['detail'])}" for one in map(_fields, result.refused[:_SHOWN])
     ]
 
 

@@ -9,14 +9,14 @@ from openmemory.doors.cli.output import CommandAnswer, Table, local_time, page_a
 from openmemory.operations.sources import list_sources
 
 
-def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
+def _format_list(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
     rows = [
         (local_time(one["updated_at"]), one["kind"], one["namespace"], one["app_name"], one["passages"],
          f"{one['name']}: {one['title']}" if one["title"] else one["name"])
-        for one in found["items"]
+        for one in answer["items"]
     ]  # fmt: skip
     table = Table(["changed", "kind", "namespace", "app", "passages", "name"], rows, wide="name")
-    return page_answer(found, table, given["page"], "Nothing is kept yet.")
+    return page_answer(answer, table, arguments["page"], "Nothing is kept yet.")
 
 
-sources = command(list_sources, _listed)
+sources = command(list_sources, _format_list)

@@ -18,21 +18,21 @@ from openmemory.operations.state import read_state, save_state, state_history
 state = typer.Typer(no_args_is_help=True)
 
 
-def _state(found: Any, _: dict[str, Any]) -> CommandAnswer:
-    pretty = "" if found["state"] is None else orjson.dumps(found["state"], option=orjson.OPT_INDENT_2).decode()
-    notes = [found["note"]] if found.get("note") else []
-    said = f"Revision {found['revision']} of {plain(found['namespace'])}, by {plain(found['app_name'])}"
-    notes.append(f"{said}, {local_time(found['updated_at'])}: {plain(found['reason'] or '')}")
-    return CommandAnswer(found, *plain_lines(pretty), asides=notes)
+def _state(answer: Any, _: dict[str, Any]) -> CommandAnswer:
+    pretty = "" if answer["state"] is None else orjson.dumps(answer["state"], option=orjson.OPT_INDENT_2).decode()
+    notes = [answer["note"]] if answer.get("note") else []
+    summary = f"Revision {answer['revision']} of {plain(answer['namespace'])}, by {plain(answer['app_name'])}"
+    notes.append(f"{summary}, {local_time(answer['updated_at'])}: {plain(answer['reason'] or '')}")
+    return CommandAnswer(answer, *plain_lines(pretty), asides=notes)
 
 
-def _history(found: Any, _: dict[str, Any]) -> CommandAnswer:
+def _history(answer: Any, _: dict[str, Any]) -> CommandAnswer:
     lines = list[str]()
-    for one in found["revisions"]:
+    for one in answer["revisions"]:
         who = f"{one['revision']}. {local_time(one['changed_at'])} {plain(one['app_name'] or '')}"
         lines.append(f"{who}: {plain(one['reason'] or '')}")
         lines += [f"  {plain(leaf['path'])}: {_json(leaf['old'])} -> {_json(leaf['new'])}" for leaf in one["changes"]]
-    return CommandAnswer(found, *lines)
+    return CommandAnswer(answer, *lines)
 
 
 def _json(value: Any) -> str:
@@ -62,16 +62,16 @@ async def save(
         raise SetupError("one of --state and --file is needed")
     if file is not None:
         value = read_stdin() if file == "-" else text_of(file)
-    where = scope.written(namespace)
+    where = scope.target(namespace)
     head = project.described(".").get("head") if where == scope.here(None) else None
     body = {
         "user_id": user, "app": app, "namespace": where,
         "reason": words(reason), "state": json_of(value, "--state" if file is None else "--file"),
         "expected_revision": revision, "commit": head,
     }  # fmt: skip
-    saved = await client.call(save_state.method, save_state.path, body=body)
-    size = f"{saved['size']:,} of {saved['limit']:,} characters"
-    return CommandAnswer(saved, f"{plain(saved['namespace'])} has revision {saved['revision']}: {size}.")
+    answer = await client.call(save_state.method, save_state.path, body=body)
+    size = f"{answer['size']:,} of {answer['limit']:,} characters"
+    return CommandAnswer(answer, f"{plain(answer['namespace'])} has revision {answer['revision']}: {size}.")
 
 
 add(state, state_history, _history)

@@ -8,7 +8,7 @@ from openmemory.operations.links import supersede_memory
 
 supersede = command(
     supersede_memory,
-    lambda done, given: CommandAnswer(
-        done, "1 memory superseded.", notes=[f"`openmemory restore {given['memory_id']}` makes it active again."]
+    lambda answer, arguments: CommandAnswer(
+        answer, "1 memory superseded.", notes=[f"`openmemory restore {arguments['memory_id']}` makes it active again."]
     ),
 )

@@ -33,21 +33,21 @@ async def sync(
             try:
                 answer = await work
                 break
-            except ConflictError as refused:
-                if refused.code != "sync_running":
+            except ConflictError as error:
+                if error.code != "sync_running":
                     raise
             # The service already runs a sync, for example at startup. This one runs after it.
             await asyncio.sleep(_LOOK)
             show(*await _progress(client))
-    done = answer["statistics"]
+    statistics = answer["statistics"]
     would = "would be " if dry_run else ""
     line = (
-        f"{memories(done['total_memories'])}: {done['memories_synced']} {would}written, "
-        f"{done['deleted']} {would}removed, "
-        f"{done['embedded']} embedded, {done['unchanged']} unchanged, {done['errors']} failed, "
-        f"in {done['seconds']:.2f} s."
+        f"{memories(statistics['total_memories'])}: {statistics['memories_synced']} {would}written, "
+        f"{statistics['deleted']} {would}removed, "
+        f"{statistics['embedded']} embedded, {statistics['unchanged']} unchanged, {statistics['errors']} failed, "
+        f"in {statistics['seconds']:.2f} s."
     )
-    return CommandAnswer(answer, line, failed=bool(done["errors"]))
+    return CommandAnswer(answer, line, failed=bool(statistics["errors"]))
 
 
 async def _progress(client: Client) -> tuple[int, int | None]:

@@ -30,13 +30,13 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, detai
 
     console = Console(highlight=False)
     cells = {
-        name: _shortened(each)
+        name: _shorten_ids(each)
         for name, each in zip(columns, zip(*rows, strict=True) if rows else [()] * len(columns), strict=True)
     }
     widths = {name: max(map(cell_len, (name, *each))) for name, each in cells.items()}
     head = [name for name in columns if name != wide and name not in details]
-    left = console.width - sum(widths[name] + _INDENT for name in head)
-    if not details and left >= min(widths[wide], _READABLE):
+    space = console.width - sum(widths[name] + _INDENT for name in head)
+    if not details and space >= min(widths[wide], _READABLE):
         _show_columns(console, cells, wide)
         return
     below = list(details)
@@ -49,12 +49,12 @@ def _show_columns(console: Console, cells: dict[str, list[str]], wide: str) -> N
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(box=None, header_style="bold", pad_edge=False)
+    table = RichTable(box=None, header_style="bold", pad_edge=False)
     for column in cells:
-        shown.add_column(column, overflow="fold", no_wrap=column != wide, ratio=1 if column == wide else None)
+        table.add_column(column, overflow="fold", no_wrap=column != wide, ratio=1 if column == wide else None)
     for row in zip(*cells.values(), strict=True):
-        shown.add_row(*map(Text, row))
-    console.print(shown)
+        table.add_row(*map(Text, row))
+    console.print(table)
 
 
 def _show_stacked(
@@ -74,14 +74,14 @@ def _show_stacked(
     for place, row in enumerate(zip(*head.values(), strict=True)):
         console.print(Text(aligned(row)))
         width = console.width - _INDENT
-        named = (f"{name} {cells[place]}" for name, cells in below.items() if cells[place] not in ("", "-"))
-        for text, style in ((wide[place], ""), *((line, "dim") for line in _packed(named, width))):
+        parts = (f"{name} {cells[place]}" for name, cells in below.items() if cells[place] not in ("", "-"))
+        for text, style in ((wide[place], ""), *((line, "dim") for line in _pack_lines(parts, width))):
             for line in Text(text, style).wrap(console, width, overflow="fold") if text else ():
                 line.rstrip()
                 console.print(Text(" " * _INDENT).append_text(line))
 
 
-def _packed(parts: Iterable[str], width: int) -> Iterator[str]:
+def _pack_lines(parts: Iterable[str], width: int) -> Iterator[str]:
     """Lines of as many parts as fit."""
     line = ""
     for part in parts:
@@ -93,7 +93,7 @@ def _packed(parts: Iterable[str], width: int) -> Iterator[str]:
     yield line
 
 
-def _shortened(cells: Sequence[str]) -> list[str]:
+def _shorten_ids(cells: Sequence[str]) -> list[str]:
     """The cells of a column, with as many characters of each id as tell it from the others."""
     ids = {cell for cell in cells if _ID.fullmatch(cell)}
     length = next(size for size in range(_SHORTEST, 37) if len({one[:size] for one in ids}) == len(ids))

@@ -43,7 +43,7 @@ _TOGETHER = 500
 """Messages in one request."""
 
 
-def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
+def _format_list(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
     rows = [
         (
             item["thread_id"],
@@ -53,22 +53,22 @@ def _listed(found: Any, given: dict[str, Any]) -> CommandAnswer:
             item["messages"],
             item["title"] or "",
         )
-        for item in found["items"]
+        for item in answer["items"]
     ]
     table = Table(["thread", "last used", "app", "namespace", "messages", "title"], rows, wide="title")
-    return page_answer(found, table, given["page"], "There are no conversations.")
+    return page_answer(answer, table, arguments["page"], "There are no conversations.")
 
 
-def _messages(found: Any, given: dict[str, Any]) -> CommandAnswer:
+def _messages(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
     rows = [
-        (item["position"], local_time(item["created_at"]), item["role"], item["content"]) for item in found["items"]
+        (item["position"], local_time(item["created_at"]), item["role"], item["content"]) for item in answer["items"]
     ]
-    place = f"Around {given['around']}" if given["around"] else f"Page {given['page']}"
-    notes = [f"{place}; {found['total']} in all."] if len(rows) < found["total"] else []
-    return CommandAnswer(found, Table(["#", "said", "by", "message"], rows, wide="message"), notes=notes)
+    place = f"Around {arguments['around']}" if arguments["around"] else f"Page {arguments['page']}"
+    notes = [f"{place}; {answer['total']} in all."] if len(rows) < answer["total"] else []
+    return CommandAnswer(answer, Table(["#", "said", "by", "message"], rows, wide="message"), notes=notes)
 
 
-add(threads, list_threads, _listed)
+add(threads, list_threads, _format_list)
 add(threads, list_messages, _messages, size=100)
 
 
@@ -127,7 +127,7 @@ async def log(
     messages an id, and the command can be repeated.
     """
     entries = _lines(read_stdin()) if message == ["-"] else [{"role": role, "content": words(message)}]
-    where = scope.written(namespace, about)
+    where = scope.target(namespace, about)
     results: list[Any] = []
     for at in range(0, len(entries), _TOGETHER):
         body = {
@@ -136,14 +136,14 @@ async def log(
         }  # fmt: skip
         answer = await client.call("POST", f"{PATH}/{path_part(thread)}/messages", body=body)
         results += [each | ({"index": at + each["index"]} if "error" in each else {}) for each in answer["results"]]
-    refused = [each for each in results if "error" in each]
+    failures = [each for each in results if "error" in each]
     added = sum(each.get("event") == "ADD" for each in results)
-    known = len(results) - len(refused) - added
-    asides = [f"Message {each['index'] + 1} was not stored: {plain(each['detail'])}" for each in refused]
-    notes = [f"{known} were there already."] if known else []
-    value = {"thread_id": thread, "results": results, "refused": refused}
+    duplicates = len(results) - len(failures) - added
+    asides = [f"Message {each['index'] + 1} was not stored: {plain(each['detail'])}" for each in failures]
+    notes = [f"{duplicates} were there already."] if duplicates else []
+    value = {"thread_id": thread, "results": results, "refused": failures}
     return CommandAnswer(
-        value, f"Stored {added} of {len(results)} messages.", notes=notes, asides=asides, failed=bool(refused)
+        value, f"Stored {added} of {len(results)} messages.", notes=notes, asides=asides, failed=bool(failures)
     )
 
 
@@ -162,19 +162,19 @@ def _lines(text: str) -> list[Any]:
     return entries
 
 
-def _closed(done: Any, _: dict[str, Any]) -> CommandAnswer:
-    return CommandAnswer(done, f"Closed {done['threads']} conversation{'s' if done['threads'] != 1 else ''}.")
+def _format_closing(answer: Any, _: dict[str, Any]) -> CommandAnswer:
+    return CommandAnswer(answer, f"Closed {answer['threads']} conversation{'s' if answer['threads'] != 1 else ''}.")
 
 
-def _changed(verb: str) -> Show:
-    return lambda done, _: CommandAnswer(done, f"{verb} {done['messages']} messages.")
+def _format_change(verb: str) -> Show:
+    return lambda answer, _: CommandAnswer(answer, f"{verb} {answer['messages']} messages.")
 
 
-async def _question(client: Client, given: dict[str, Any]) -> str:
-    return f"Erase the conversation {plain(given['thread_id'])} of {await client.user(given['user'])}?"
+async def _question(client: Client, arguments: dict[str, Any]) -> str:
+    return f"Erase the conversation {plain(arguments['thread_id'])} of {await client.user(arguments['user'])}?"
 
 
-add(threads, close_thread, _closed)
-add(threads, delete_thread, _changed("Deleted"))
-add(threads, restore_thread, _changed("Restored"))
-add(threads, erase_thread, _changed("Erased"), _question)
+add(threads, close_thread, _format_closing)
+add(threads, delete_thread, _format_change("Deleted"))
+add(threads, restore_thread, _format_change("Restored"))
+add(threads, erase_thread, _format_change("Erased"), _question)

@@ -13,25 +13,27 @@ from openmemory.operations.timeline import list_changes, list_memories_then
 timeline = typer.Typer(no_args_is_help=True)
 
 
-def _then(found: Any, _: dict[str, Any]) -> CommandAnswer:
+def _then(answer: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (one["id"], local_time(one["created_at"]), one["app_name"], one["state"], one["content"])
-        for one in found["items"]
+        for one in answer["items"]
     ]
-    return _page(found, Table(["id", "created", "app", "state now", "memory"], rows, wide="memory"))
+    return _page(answer, Table(["id", "created", "app", "state now", "memory"], rows, wide="memory"))
 
 
-def _changes(found: Any, _: dict[str, Any]) -> CommandAnswer:
+def _changes(answer: Any, _: dict[str, Any]) -> CommandAnswer:
     rows = [
         (local_time(one["at"]), one["what"], one["app_name"] or "", one["memory_id"], one["content"])
-        for one in found["items"]
+        for one in answer["items"]
     ]
-    return _page(found, Table(["when", "what", "by", "id", "memory"], rows, wide="memory"))
+    return _page(answer, Table(["when", "what", "by", "id", "memory"], rows, wide="memory"))
 
 
-def _page(found: Any, table: Table) -> CommandAnswer:
-    notes = [f"Earlier: --after {found['next']}"] if found["next"] else [] if found["items"] else ["There is nothing."]
-    return CommandAnswer(found, table, notes=notes)
+def _page(answer: Any, table: Table) -> CommandAnswer:
+    notes = (
+        [f"Earlier: --after {answer['next']}"] if answer["next"] else [] if answer["items"] else ["There is nothing."]
+    )
+    return CommandAnswer(answer, table, notes=notes)
 
 
 add(timeline, list_memories_then, _then)

@@ -63,45 +63,45 @@ def _span(text: str, now: datetime, zone: tzinfo | None) -> tuple[datetime, date
     Raises:
         BadParameter: the text names no time.
     """
-    said = " ".join(text.lower().split())
+    words = " ".join(text.lower().split())
     try:
-        if _EPOCH.fullmatch(said):
-            moment = datetime.fromtimestamp(int(said), UTC)
+        if _EPOCH.fullmatch(words):
+            moment = datetime.fromtimestamp(int(words), UTC)
             return moment, moment
-        if _DATE.fullmatch(said):
-            return _day(date.fromisoformat(said), zone)
-        if _TIME.fullmatch(said):
-            moment = datetime.fromisoformat(said.upper())
+        if _DATE.fullmatch(words):
+            return _day(date.fromisoformat(words), zone)
+        if _TIME.fullmatch(words):
+            moment = datetime.fromisoformat(words.upper())
             moment = moment if moment.tzinfo else _local(moment, zone)
             return moment, moment
-        if said == "now":
+        if words == "now":
             return now, now
-        if ago := _AGO.fullmatch(said):
+        if ago := _AGO.fullmatch(words):
             number = int(ago[1]) if ago[1].isdigit() else 1
             moment = now - timedelta(**{f"{ago[2]}s": number})
             exact = ago[2] in ("minute", "hour")
             return (moment, moment) if exact else _day(moment.astimezone(zone).date(), zone)
-        if _NAMED.fullmatch(said):
-            return _named(said, now, zone)
+        if _NAMED.fullmatch(words):
+            return _parse_name(words, now, zone)
     except (ValueError, OverflowError, OSError):
         pass  # such as the 31st of February
     raise typer.BadParameter(f"{text!r} {_VALID}")
 
 
-def _named(said: str, now: datetime, zone: tzinfo | None) -> tuple[datetime, datetime]:
+def _parse_name(words: str, now: datetime, zone: tzinfo | None) -> tuple[datetime, datetime]:
     """A time that its words name, as a search reads them."""
     from openmemory.search import periods
 
     # A search reads times in UTC: it is given the clock on the wall, and so answers with it.
     wall = now.astimezone(zone).replace(tzinfo=UTC)
-    since = [one.start for one in periods.read(f"since {said}", wall).times]
-    if (day := _DAY_OF_MONTH.search(said)) and [one.day for one in since if one] != [int(day[0])]:
-        raise ValueError(said)
-    for one in (*periods.read(said, wall).times, *periods.read(f"in {said}", wall).times):
+    since = [one.start for one in periods.read(f"since {words}", wall).times]
+    if (day := _DAY_OF_MONTH.search(words)) and [one.day for one in since if one] != [int(day[0])]:
+        raise ValueError(words)
+    for one in (*periods.read(words, wall).times, *periods.read(f"in {words}", wall).times):
         if one.start is not None and since == [one.start]:
             # The last hours and days go on until now.
             return _local(one.start, zone), now if one.end is None else _local(one.end, zone) - timedelta(seconds=1)
-    raise ValueError(said)
+    raise ValueError(words)
 
 
 def _day(day: date, zone: tzinfo | None) -> tuple[datetime, datetime]:

@@ -35,9 +35,9 @@ async def timezone(
     if name is not None and forget:
         raise typer.BadParameter("must not be given with --forget", param_hint="NAME")
     if name is None and not forget:
-        found: dict[str, Any] = await client.call("GET", "/api/v1/me/timezone", params={"user_id": user})
+        answer: dict[str, Any] = await client.call("GET", "/api/v1/me/timezone", params={"user_id": user})
     else:
         body = {"timezone": name} | ({} if user is None else {"user_id": user})
-        found = await client.call("PUT", "/api/v1/me/timezone", body=body, whole=True)
-    notes = [f"saved: {plain(found['saved'] or 'none')}"]
-    return CommandAnswer(found, f"{plain(found['timezone'])} ({_WHO[found['source']]})", notes=notes)
+        answer = await client.call("PUT", "/api/v1/me/timezone", body=body, whole=True)
+    notes = [f"saved: {plain(answer['saved'] or 'none')}"]
+    return CommandAnswer(answer, f"{plain(answer['timezone'])} ({_WHO[answer['source']]})", notes=notes)

@@ -62,7 +62,7 @@ def send_new(transcript: str, folder: str, send: Send) -> None:
     left_out = LeftOut(os.path.join(folder, f"{name}{SUFFIX}"), transcript)
 
     def pass_on(start: int, end: int) -> Iterator[int]:
-        messages = [text[:LONGEST] for text in _said(transcript, start, end, left_out)][-MOST:]
+        messages = [text[:LONGEST] for text in _user_messages(transcript, start, end, left_out)][-MOST:]
         if sum(map(len, messages)) >= LEAST and (reason := send(messages, f"{name}-{start}-{end}")):
             left_out.add(reason, len(messages))
         left_out.save(start)
@@ -105,12 +105,12 @@ def log_new(transcript: str, folder: str, log: Log) -> None:
     _new_parts(transcript, os.path.join(folder, f"{name}.log"), left_out, pass_on)
 
 
-def acceptable(messages: Sequence[Message], refused: Sequence[Refusal]) -> tuple[list[Message], list[str]]:
+def acceptable(messages: Sequence[Message], refusals: Sequence[Refusal]) -> tuple[list[Message], list[str]]:
     """Returns those refused messages that can be stored in another form, in this form, and the reasons of all that are
     not stored as they are: with the time of their receipt if their own is unreadable, and with another id if theirs
     is that of another message or no id at all."""
     other, reasons = list[Message](), list[str]()
-    for each in refused:
+    for each in refusals:
         message, detail = messages[each["index"]], str(each.get("detail"))
         if each.get("field") == "created_at" and "created_at" in message:
             other.append({name: value for name, value in message.items() if name != "created_at"})
@@ -141,21 +141,21 @@ def _characters(batch: list[Message]) -> int:
 def _new_parts(transcript: str, place: str, left_out: LeftOut, pass_on: Callable[[int, int], Iterator[int]]) -> None:
     """Passes on the start and end of the part of a transcript that is new, and writes to `place` how far that came."""
     end = _whole_lines(transcript)
-    position = os.open(_cleared(place), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    position = os.open(_position_file(place), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(position, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        sent, until = map(int, os.pread(position, 100, 0).split() or (0, 0))
-        if sent > end:  # the file was replaced
-            sent = end
-            _note(position, sent, sent)
-        while sent < end:
-            until = min(until, end) if until > sent else end
-            _note(position, sent, until)
+        start, until = map(int, os.pread(position, 100, 0).split() or (0, 0))
+        if start > end:  # the file was replaced
+            start = end
+            _note(position, start, start)
+        while start < end:
+            until = min(until, end) if until > start else end
+            _note(position, start, until)
             left_out.waits(INTERRUPTED)
             try:
-                for reached in pass_on(sent, until):
-                    sent = reached
-                    _note(position, sent, until)
+                for reached in pass_on(start, until):
+                    start = reached
+                    _note(position, start, until)
             except Exception as error:
                 left_out.waits(str(error) or type(error).__name__)
                 raise
@@ -170,11 +170,11 @@ def _name(transcript: str) -> str:
     return f"{session}-{binascii.crc32(transcript.encode()):08x}"
 
 
-def _note(position: int, sent: int, until: int) -> None:
-    os.pwrite(position, b"%020d %020d\n" % (sent, until), 0)
+def _note(position: int, start: int, until: int) -> None:
+    os.pwrite(position, b"%020d %020d\n" % (start, until), 0)
 
 
-def _cleared(place: str) -> str:
+def _position_file(place: str) -> str:
     """The file with the position in a transcript. Old ones beside it are removed."""
     folder, name = os.path.split(place)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -191,34 +191,34 @@ def _whole_lines(transcript: str) -> int:
         size = end = file.seek(0, os.SEEK_END)
         while end:
             start = file.seek(max(0, end - _BLOCK))
-            if found := file.read(end - start).rfind(b"\n") + 1:
-                end = start + found
+            if length := file.read(end - start).rfind(b"\n") + 1:
+                end = start + length
                 break
             end = start
         file.seek(end)
         return size if _entry(file.read(size - end)) is not None else end
 
 
-def _said(transcript: str, start: int, end: int, left_out: LeftOut) -> Iterator[str]:
+def _user_messages(transcript: str, start: int, end: int, left_out: LeftOut) -> Iterator[str]:
     """The user's own messages between two positions, or in the last `_READ` bytes before the end. Half a line there is
     no message."""
     near = max(start, end - _READ)
     for reached, line in _lines(transcript, near, end):
         whole = near == start or reached - len(line) > near
-        entry = _read(line, left_out) if whole and b'"user"' in line else {}
+        entry = _parse_line(line, left_out) if whole and b'"user"' in line else {}
         if entry.get("type") == "user" and (text := _text(entry, left_out)):
             yield text
 
 
 def _messages(line: bytes, reached: int, left_out: LeftOut) -> list[Message]:
     """The message in a line, of either side, as the service takes it. A long one is several."""
-    entry = _read(line, left_out)
+    entry = _parse_line(line, left_out)
     text = _text(entry, left_out)
     if text and entry.get("type") not in _SIDES:
         left_out.add("its role is not known")
         return []
-    given, at = entry.get("uuid"), entry.get("timestamp")
-    id_ = str(given) if _is_text_or_number(given) and given != "" else f"line-{reached}"
+    value, at = entry.get("uuid"), entry.get("timestamp")
+    id_ = str(value) if _is_text_or_number(value) and value != "" else f"line-{reached}"
     time_of_it = {"created_at": at} if _is_text_or_number(at) else {}
     return [
         {
@@ -241,7 +241,7 @@ def _lines(transcript: str, start: int, end: int) -> Iterator[tuple[int, bytes]]
             yield start, line
 
 
-def _read(line: bytes, left_out: LeftOut) -> dict[str, Any]:
+def _parse_line(line: bytes, left_out: LeftOut) -> dict[str, Any]:
     """The object of a line; empty if it is blank or cannot be read."""
     entry = _entry(line)
     if entry is None and line.strip():
@@ -272,7 +272,7 @@ def _text(entry: dict[str, Any], left_out: LeftOut) -> str:
     left_out.add("it is no text, but an image or a document", sum(_kind(block) in _NO_TEXT for block in blocks))
     texts = (block.get("text") if isinstance(block, dict) else block for block in blocks if _kind(block) == "text")
     text = "\n".join(str(each) for each in texts if _is_text_or_number(each))
-    text = _REMINDER.sub(lambda found: "" if found[1] else found[0], text).replace("\0", "\ufffd").strip()
+    text = _REMINDER.sub(lambda match: "" if match[1] else match[0], text).replace("\0", "\ufffd").strip()
     return "" if role == "user" and _WRITTEN_BY_PROGRAM.match(text) else text
 
 

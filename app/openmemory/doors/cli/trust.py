@@ -9,24 +9,24 @@ from typing import Annotated
 import typer
 
 from openmemory.doors.cli import confirmed, project
-from openmemory.doors.cli.output import asked, note, on_a_terminal, plain
+from openmemory.doors.cli.output import note, on_a_terminal, plain, prompt_yes_no
 from openmemory.errors import Invalid, SetupError
 
 
 @cache
-def chosen(folder: str) -> str | None:
+def choose_namespace(folder: str) -> str | None:
     """The namespace of a folder's project. On a terminal, it asks about one that the user has not confirmed."""
-    found = project.of_folder(folder)
-    if (claim := found.unconfirmed) is None:
-        return found.namespace
-    if on_a_terminal() and asked(_question(claim)):
+    here = project.of_folder(folder)
+    if (claim := here.unconfirmed) is None:
+        return here.namespace
+    if on_a_terminal() and prompt_yes_no(_question(claim)):
         _confirm(claim)
         return claim.namespace
     note(
-        f"{plain(_file(claim))} names another project than {plain(found.namespace or 'default')}. It is not used before"
+        f"{plain(_file(claim))} names another project than {plain(here.namespace or 'default')}. It is not used before"
         " `openmemory projects trust` confirms it."
     )
-    return found.namespace
+    return here.namespace
 
 
 def trust(
@@ -63,10 +63,10 @@ def forget(folder: str, what: confirmed.Confirmable = "namespace") -> None:
         SetupError: the confirmation cannot be removed.
     """
     try:
-        gone = confirmed.forget(folder, what)
+        was_confirmed = confirmed.forget(folder, what)
     except OSError as error:
         raise SetupError(f"The confirmation cannot be removed: {error}") from None
-    print("It is not confirmed any more." if gone else "Nothing was confirmed for this folder.")
+    print("It is not confirmed any more." if was_confirmed else "Nothing was confirmed for this folder.")
 
 
 def ask(question: str, what: str) -> None:

@@ -9,9 +9,9 @@ from openmemory.doors.cli.output import CommandAnswer, memories
 from openmemory.operations.tidying import undo_change
 
 
-def _undone(done: Any, _: dict[str, Any]) -> CommandAnswer:
-    kept = [f"{memories(done['kept'])} stay, because they were changed since."] if done["kept"] else []
-    return CommandAnswer(done, f"{memories(done['restored'])} restored.", notes=kept)
+def _format_undo(answer: Any, _: dict[str, Any]) -> CommandAnswer:
+    notes = [f"{memories(answer['kept'])} stay, because they were changed since."] if answer["kept"] else []
+    return CommandAnswer(answer, f"{memories(answer['restored'])} restored.", notes=notes)
 
 
-undo = command(undo_change, _undone)
+undo = command(undo_change, _format_undo)

@@ -38,29 +38,29 @@ async def usage(
     if reads:
         return await _reads(client, user)
     params = {"user_id": user, "from": first, "to": last}
-    found = await client.call("GET", "/api/v1/captures/usage", params=params)
-    rows = [(row["day"], row["app_name"], *_shown(row)) for row in found["days"]]
-    total = found["total"]
+    answer = await client.call("GET", "/api/v1/captures/usage", params=params)
+    rows = [(row["day"], row["app_name"], *_format_row(row)) for row in answer["days"]]
+    total = answer["total"]
     note = (
-        f"{found['from']} to {found['to']}: calls {total['calls']:,}, prompt tokens {total['prompt_tokens']:,},"
+        f"{answer['from']} to {answer['to']}: calls {total['calls']:,}, prompt tokens {total['prompt_tokens']:,},"
         f" completion tokens {total['completion_tokens']:,}, seconds {total['seconds']:,.1f};"
-        f" captures waiting {found['waiting']:,}"
+        f" captures waiting {answer['waiting']:,}"
     )
     columns = ["day", "app", *(name.replace("_", " ") for name in _COLUMNS)]
-    return CommandAnswer(found, Table(columns, rows, wide="app"), notes=[note])
+    return CommandAnswer(answer, Table(columns, rows, wide="app"), notes=[note])
 
 
-def _shown(row: dict[str, float]) -> list[str]:
+def _format_row(row: dict[str, float]) -> list[str]:
     return [f"{row[name]:.1f}" if name == "seconds" else str(row[name]) for name in _COLUMNS]
 
 
 async def _reads(client: Client, user: str | None) -> CommandAnswer:
-    found = await client.call("GET", "/api/v1/context/usage", params={"user_id": user})
+    answer = await client.call("GET", "/api/v1/context/usage", params={"user_id": user})
     rows = [
         (one["day"], one["namespace"], one["calls"], one["used"], one["saved"], one["dropped"], one["app_name"])
-        for one in found["days"]
+        for one in answer["days"]
     ]
-    total = found["total"]
+    total = answer["total"]
     note = f"{total['calls']:,} packs: {total['used']:,} tokens given, {total['saved']:,} saved"
     columns = ["day", "namespace", "calls", "used", "saved", "dropped", "app"]
-    return CommandAnswer(found, Table(columns, rows, wide="app"), notes=[note])
+    return CommandAnswer(answer, Table(columns, rows, wide="app"), notes=[note])

@@ -13,25 +13,29 @@ from openmemory.operations.values import delete_value, list_values, read_value, 
 values = typer.Typer(no_args_is_help=True)
 
 
-def _name(given: dict[str, Any]) -> str:
-    return f"{plain(given['topic'])}/{plain(given['key'])}"
+def _name(arguments: dict[str, Any]) -> str:
+    return f"{plain(arguments['topic'])}/{plain(arguments['key'])}"
 
 
-def _was_set(done: Any, given: dict[str, Any]) -> CommandAnswer:
-    event = {"ADD": "added", "UPDATE": "updated", "NONE": "unchanged"}[done["event"]]
-    return CommandAnswer(done, f"{_name(given)} {event}.")
+def _format_change(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
+    event = {"ADD": "added", "UPDATE": "updated", "NONE": "unchanged"}[answer["event"]]
+    return CommandAnswer(answer, f"{_name(arguments)} {event}.")
 
 
-def _page(found: Any, given: dict[str, Any]) -> CommandAnswer:
+def _page(answer: Any, arguments: dict[str, Any]) -> CommandAnswer:
     rows = [
         (one["topic"], one["key"], local_time(one["updated_at"]), one["namespace"], one["value"])
-        for one in found["items"]
+        for one in answer["items"]
     ]
     table = Table(["topic", "key", "changed", "namespace", "value"], rows, wide="value")
-    return page_answer(found, table, given["page"], "There are no values.")
+    return page_answer(answer, table, arguments["page"], "There are no values.")
 
 
-add(values, set_value, _was_set)
-add(values, read_value, lambda found, _: CommandAnswer(found, *plain_lines(found["value"])))
+add(values, set_value, _format_change)
+add(values, read_value, lambda answer, _: CommandAnswer(answer, *plain_lines(answer["value"])))
 add(values, list_values, _page)
-add(values, delete_value, lambda gone, given: CommandAnswer(gone, f"{_name(given)} deleted: {gone['id']}."))
+add(
+    values,
+    delete_value,
+    lambda answer, arguments: CommandAnswer(answer, f"{_name(arguments)} deleted: {answer['id']}."),
+)
