@@ -125,7 +125,7 @@ def doors() -> Iterator[str]:
 def tools() -> Iterator[str]:
     """Every MCP tool with its arguments."""
     for tool in TOOLS.values():
-        schema = tool.listed().input_schema
+        schema = tool.listing().input_schema
         yield from (f"## {tool.name}", "", tool.description)
         yield from table(("argument", "type", "meaning"), list(_fields(schema, schema.get("$defs", {}))))
 

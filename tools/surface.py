@@ -35,7 +35,7 @@ def tools() -> Any:
     """The tools as `tools/list` gives them, by toolset; those that are always listed are under "default"."""
     listed: dict[str, list[Any]] = {}
     for tool in TOOLS.values():
-        listed.setdefault(tool.toolset or "default", []).append(tool.listed().model_dump(mode="json"))
+        listed.setdefault(tool.toolset or "default", []).append(tool.listing().model_dump(mode="json"))
     return listed
 
 

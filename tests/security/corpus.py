@@ -213,7 +213,7 @@ def _messages() -> Iterator[str]:
 
 def _arguments() -> Iterator[str]:
     for tool in TOOLS.values():
-        for argument in tool.listed().input_schema.get("properties", {}):
+        for argument in tool.listing().input_schema.get("properties", {}):
             for value in VALUES:
                 given = {"text": '"x"', "query": '"x"', "memory_id": '"x"', "memory_ids": "[]"} | {argument: value}
                 arguments = ", ".join(f'"{name}": {text}' for name, text in given.items())

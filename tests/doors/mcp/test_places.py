@@ -50,8 +50,8 @@ def at(ask: Ask, new_user: str) -> Callable[..., Tools]:
     ],
 )  # fmt: skip
 def test_a_path_in_the_folder_is_its_project(name: str, means: str) -> None:
-    assert SHOP.named(name, "repo") == means
-    assert replace(SHOP, folder="/srv/ada/shop/").named(name, "repo") == means
+    assert SHOP.resolve(name, "repo") == means
+    assert replace(SHOP, folder="/srv/ada/shop/").resolve(name, "repo") == means
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_path_in_the_folder_is_its_project(name: str, means: str) -> None:
     [(".", "default"), ("./", "default"), ("..", ".."), ("/srv/ada/shop", "/srv/ada/shop"), ("acme/shop", "acme/shop")],
 )
 def test_without_a_project_the_folder_is_the_persons(name: str, means: str) -> None:
-    assert NO_PROJECT.named(name, "repo") == means
+    assert NO_PROJECT.resolve(name, "repo") == means
 
 
 @pytest.mark.parametrize(
@@ -68,25 +68,25 @@ def test_without_a_project_the_folder_is_the_persons(name: str, means: str) -> N
 )
 def test_a_path_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(Invalid, match="repo: must be a project, such as acme/shop, not a path outside of its folder"):
-        SHOP.named(name, "repo")
+        SHOP.resolve(name, "repo")
 
 
 def test_without_a_folder_only_a_relative_path_is_its_project() -> None:
     client = replace(SHOP, folder=None)
-    assert client.named("./src", "repo") == "acme/shop"
+    assert client.resolve("./src", "repo") == "acme/shop"
     with pytest.raises(Invalid, match="outside of its folder"):
-        client.named("/srv/ada/shop", "repo")
+        client.resolve("/srv/ada/shop", "repo")
 
 
 @pytest.mark.parametrize("client", [SHOP, NO_PROJECT])
 def test_all_projects_are_no_repository(client: ClientProject) -> None:
-    assert client.named("*", "namespace") == "*"
+    assert client.resolve("*", "namespace") == "*"
     with pytest.raises(Invalid, match=r"project_id: must be one project, not \*"):
-        client.named("*", "project_id")
+        client.resolve("*", "project_id")
 
 
 def test_a_windows_path_in_the_folder_is_its_project() -> None:
-    assert ClientProject("shop", "C:\\ada\\shop").named("C:\\ada\\shop\\src", "repo") == "shop"
+    assert ClientProject("shop", "C:\\ada\\shop").resolve("C:\\ada\\shop\\src", "repo") == "shop"
 
 
 async def test_a_client_with_a_project_writes_there_or_about_the_person(at: Callable[..., Tools]) -> None:

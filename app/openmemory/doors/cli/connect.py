@@ -59,7 +59,7 @@ def connect(
     from openmemory.connect import connections
     from openmemory.connect.links import link
     from openmemory.connect.servers import Offered, program, server, shared_program
-    from openmemory.doors.mcp.toolsets import chosen
+    from openmemory.doors.mcp.toolsets import choose_tools
     from openmemory.errors import Invalid
 
     if project and remote and key:
@@ -74,7 +74,7 @@ def connect(
     url = None if remote is None else checked_url(remote, "--remote").rstrip("/")
     start = shared_program() if project else program()
     command = [*start, "mcp", *more]
-    choice = chosen(McpSettings(), toolsets, only)  # refuses unknown names before they are written
+    choice = choose_tools(McpSettings(), toolsets, only)  # refuses unknown names before they are written
     offered = Offered(only=",".join(choice.names)) if choice.alone else Offered(toolsets)
     servers = {it.app: server(it, command, url, key=key, user=user, offered=offered) for it in clients}
     if links:

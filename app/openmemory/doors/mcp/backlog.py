@@ -72,7 +72,7 @@ def attach(scope: Scope, backlog: Backlog) -> None:
     scope[_KEY] = backlog
 
 
-async def counted(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+async def count_messages(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """MCP server middleware that counts a message as in progress while it is processed."""
     backlog = None if ctx.request is None else ctx.request.scope.get(_KEY)
     if backlog is None:

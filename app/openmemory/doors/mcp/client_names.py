@@ -35,8 +35,8 @@ def client_name(context: ServerRequestContext[Any], limits: LimitSettings) -> st
     request = context.request
     session = request.headers.get(MCP_SESSION_ID_HEADER, "") if isinstance(request, Request) else ""
     # A session of another server, from before a change of the address, names nobody.
-    found = _SESSION.fullmatch(session)
-    return None if found is None else usable(unquote(found[1]), limits)
+    match = _SESSION.fullmatch(session)
+    return None if match is None else usable(unquote(match[1]), limits)
 
 
 def usable(name: Any, limits: LimitSettings) -> str | None:

@@ -17,7 +17,7 @@ from openmemory.serialization.zones import day_shown
 from openmemory.sources.schemas import DocumentPage, SessionPage, ThreadPage
 
 
-class Remembered(Protocol):
+class MemorySummary(Protocol):
     """The fields of a memory that the compact form shows or mentions."""
 
     @property
@@ -44,9 +44,9 @@ def inline(text: str) -> str:
 
 def sentences(*notes: str | None) -> str | None:
     """Returns the notes one after the other, each ended by a mark; None if there are none."""
-    given = [note for note in notes if note]
-    ended = [note if note.endswith((".", "?", "!")) else f"{note}." for note in given[:-1]]
-    return " ".join([*ended, *given[-1:]]) or None
+    texts = [note for note in notes if note]
+    parts = [note if note.endswith((".", "?", "!")) else f"{note}." for note in texts[:-1]]
+    return " ".join([*parts, *texts[-1:]]) or None
 
 
 SHORT = 80
@@ -60,12 +60,12 @@ def shortened(text: str) -> str:
 
 
 def memory_line(
-    short: str, memory: Remembered, app: str, text: str, marks: Iterable[str] = (), *, zone: ZoneInfo
+    short: str, memory: MemorySummary, app: str, text: str, marks: Iterable[str] = (), *, zone: ZoneInfo
 ) -> str:
     """Returns the line of a memory: short id, date in the time zone, app, what is unusual in brackets, and the text.
     `app` and `text` are wrapped already if they read like instructions."""
-    said = "; ".join(map(inline, marks))
-    return f"{short} {day_shown(memory.created_at, zone)} {inline(app)}{said and f' [{said}]'}: {block(text)}"
+    label = "; ".join(map(inline, marks))
+    return f"{short} {day_shown(memory.created_at, zone)} {inline(app)}{label and f' [{label}]'}: {block(text)}"
 
 
 def listing(lines: list[str], page: ThreadPage | SessionPage | DocumentPage | ValuePage, nothing: str) -> list[str]:
@@ -82,20 +82,20 @@ def further(page: ThreadPage | SessionPage | DocumentPage | ValuePage) -> str | 
     return f"{page.total} in all; page {page.page + 1} has more." if more else None
 
 
-def brackets(labels: Sequence[str], namespace: str, asked: str | None) -> str:
-    """Returns what is unusual about a passage, after a blank: flagged, or of another namespace than `asked`. Empty if
+def brackets(labels: Sequence[str], namespace: str, project: str | None) -> str:
+    """Returns what is unusual about a passage, after a blank: flagged, or of another namespace than `project`. Empty if
     nothing is."""
     marks = ["flagged"] if labels else []
-    marks += [f"namespace {inline(namespace)}"] if namespace not in ("default", asked) else []
+    marks += [f"namespace {inline(namespace)}"] if namespace not in ("default", project) else []
     return f" [{'; '.join(marks)}]" if marks else ""
 
 
-def unusual(memory: Remembered, asked: str | None, namespace: str, zone: ZoneInfo) -> list[str]:
-    """Returns what most memories are not: flagged, ending, or of another namespace than `asked`. `namespace` is the
+def unusual(memory: MemorySummary, project: str | None, namespace: str, zone: ZoneInfo) -> list[str]:
+    """Returns what most memories are not: flagged, ending, or of another namespace than `project`. `namespace` is the
     memory's namespace as it is shown, `zone` the time zone of dates."""
     marks = ["flagged"] if LABEL in memory.labels else []
     marks += [f"valid until {day_shown(memory.valid_until, zone)}"] if memory.valid_until else []
     marks += [f"expires {day_shown(memory.expires_at, zone)}"] if memory.expires_at else []
-    if memory.namespace not in ("default", asked and asked.strip()):
+    if memory.namespace not in ("default", project and project.strip()):
         marks.append(f"namespace {namespace}")
     return marks

@@ -69,7 +69,7 @@ class _Rounds:
     def __init__(self, params: CallToolRequestParams) -> None:
         state = json.loads(params.request_state) if params.request_state else {}
         self._agreed: list[str] = state.get("agreed", [])
-        self._asked: str | None = state.get("asked")
+        self._question: str | None = state.get("asked")
         self._answer = (params.input_responses or {}).get(_CONSENT)
 
     async def ask(self, question: str) -> bool:
@@ -80,7 +80,7 @@ class _Rounds:
         """
         if question in self._agreed:
             return True
-        if question == self._asked and isinstance(self._answer, ElicitResult):
+        if question == self._question and isinstance(self._answer, ElicitResult):
             if self._answer.action == "accept":
                 self._agreed.append(question)
             return self._answer.action == "accept"

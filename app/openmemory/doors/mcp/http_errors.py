@@ -34,7 +34,7 @@ def refuse(
     return JSONResponse({"error": code or _CODES[status], "detail": message, "hint": hint}, status, headers)
 
 
-def refused(status: int, error: OpenMemoryError) -> JSONResponse:
+def error_response(status: int, error: OpenMemoryError) -> JSONResponse:
     """Returns the response for an expected failure."""
     wait = math.ceil(error.retry_after) if isinstance(error, TooMany | Unavailable) else None
     return refuse(status, error.message, hint=error.hint, code=error.code, retry_after=wait)

@@ -13,7 +13,7 @@ from openmemory.access.keys import looks_like_credential
 from openmemory.config.settings import LimitSettings, McpSettings
 from openmemory.doors.mcp.formats import AnswerFormat, answer_format, default_format
 from openmemory.doors.mcp.places import NO_PROJECT, ClientProject
-from openmemory.doors.mcp.toolsets import OTHER_SERVERS, USUAL_TOOLS, ToolChoice, chosen
+from openmemory.doors.mcp.toolsets import OTHER_SERVERS, USUAL_TOOLS, ToolChoice, choose_tools
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal
 from openmemory.identity.request import RequestContext
@@ -84,22 +84,22 @@ def offer_of(request: Request, settings: McpSettings, limits: LimitSettings) -> 
         Invalid: a value is unknown.
     """
 
-    def given(name: str) -> str | None:
+    def parameter(name: str) -> str | None:
         return request.query_params.get(name) or request.headers.get(f"x-mcp-{name}") or None
 
-    asked, only = given("format"), given("as")
+    format_, only = parameter("format"), parameter("as")
     if (server := _server_in(request.scope["route"].path)) is not None:
         only = ",".join(filter(None, (server, only)))
-    tools = chosen(settings, given("toolsets"), only)
+    tools = choose_tools(settings, parameter("toolsets"), only)
     usual = AnswerFormat.JSON if request.path_params else AnswerFormat.COMPACT
-    form = answer_format(asked) if asked else default_format(settings, tools, usual)
-    legacy = bool(request.path_params) and asked is None
-    named, folder, branch = (
+    form = answer_format(format_) if format_ else default_format(settings, tools, usual)
+    legacy = bool(request.path_params) and format_ is None
+    project_name, folder, branch = (
         request.query_params.get(name) or unquote(request.headers.get(f"x-mcp-{name}", "")) or None
         for name in ("project", "folder", "branch")
     )
-    project = ClientProject(named and validation.name(named, "project", limits), folder)
-    head = given("head")
+    project = ClientProject(project_name and validation.name(project_name, "project", limits), folder)
+    head = parameter("head")
     branch = branch and validation.name(branch, "branch", limits)
     return Offer(form, tools, legacy, project, head and commit(head, "head"), branch)
 

@@ -27,7 +27,7 @@ class ClientProject:
     name: str | None = None
     folder: str | None = None
 
-    def named(self, name: str, field: str) -> str:
+    def resolve(self, name: str, field: str) -> str:
         """The project that a call names. A path in the folder of the client's project means that project.
 
         Without a project, the folder of the client is the person's, and a path elsewhere is a name like any other.
@@ -49,7 +49,7 @@ class ClientProject:
             raise Invalid(field, f"must be a project, such as {self.name}, not a path outside of its folder")
         return self.name
 
-    def written(self, name: str | None, about: str | None = None) -> str:
+    def target(self, name: str | None, about: str | None = None) -> str:
         """The namespace that a call writes to.
 
         Raises:
@@ -72,7 +72,7 @@ class ClientProject:
             return () if name == ALL else (name,)
         return () if self.name is None else (self.name, PERSON)
 
-    def asked(self, name: str | None) -> str | None:
+    def implicit(self, name: str | None) -> str | None:
         """The project that an answer need not name, because the client knows that it is meant."""
         return name or self.name
 
@@ -80,10 +80,10 @@ class ClientProject:
         """Tells of an empty answer that other projects were not read. None if they were, or if the call named one."""
         if self.name is None or name is not None:
             return None
-        named = one_word(self.name, "the project")
-        return f"Only {named} and what is of no project was searched; namespace=* searches all."
+        project_name = one_word(self.name, "the project")
+        return f"Only {project_name} and what is of no project was searched; namespace=* searches all."
 
-    def shown(self, namespace: str) -> str:
+    def format_target(self, namespace: str) -> str:
         """Tells where something was written, after a blank. Empty for a client without a project."""
         if self.name is None:
             return ""

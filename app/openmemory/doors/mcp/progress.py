@@ -43,18 +43,18 @@ class Steps:
 
     def __init__(self) -> None:
         self._send = _sender.get()
-        self._told: list[str] = []
+        self._messages: list[str] = []
 
     async def tell(self, status: Status, attempt: int) -> None:
         """Reports the status; `attempt` is the number of the current or the last attempt."""
         words = f"Asking the language model (attempt {attempt})" if status is Status.WORKING else _WORDS[status]
-        if self._send is None or words in self._told[-1:]:
+        if self._send is None or words in self._messages[-1:]:
             return
-        self._told.append(words)
-        await self._send(len(self._told), None, words)
+        self._messages.append(words)
+        await self._send(len(self._messages), None, words)
 
 
-def wanted(scope: Scope, body: bytes) -> bool:
+def reports_progress(scope: Scope, body: bytes) -> bool:
     """Returns True if a message asks a tool for progress that it can report, and its client accepts an event stream."""
     if b'"progressToken"' not in body or "text/event-stream" not in Headers(scope=scope).get("accept", ""):
         return False

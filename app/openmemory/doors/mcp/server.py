@@ -20,7 +20,7 @@ from mcp_types import (
     PaginatedRequestParams,
 )
 
-from openmemory.doors.mcp.backlog import counted
+from openmemory.doors.mcp.backlog import count_messages
 from openmemory.doors.mcp.client_names import client_name
 from openmemory.doors.mcp.compat import pimemento
 from openmemory.doors.mcp.compat.devmemory import files, projects, sessions
@@ -65,13 +65,13 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
     """Returns the server over the services and counts calls in `traffic`. The caller is read from the HTTP request that
     brought the message."""
     asks = services.settings.mcp.write_mode == "ask"
-    listed = {name: tool.listed(confirmed=asks) for name, tool in TOOLS.items()}
-    schemas = {name: tool.input_schema for name, tool in listed.items()}
+    listing = {name: tool.listing(confirmed=asks) for name, tool in TOOLS.items()}
+    schemas = {name: tool.input_schema for name, tool in listing.items()}
 
     async def list_tools(context: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:
         choice = identity_of(context.request).offer.tools
         return ListToolsResult(
-            tools=[listed[name] for name, tool in TOOLS.items() if choice.offers(tool.name, tool.toolset)]
+            tools=[listing[name] for name, tool in TOOLS.items() if choice.offers(tool.name, tool.toolset)]
         )
 
     async def call_tool(
@@ -88,9 +88,9 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
             with sending(context.session.report_progress):
                 result, outcome = await tool.call(services, identity, params.arguments or {}, asking(context, params))
             return result
-        except InputRequired as needed:
+        except InputRequired as request:
             outcome = CallOutcome.OK
-            return needed.result
+            return request.result
         except Exception:
             outcome = CallOutcome.FAILED
             correlation = uuid4().hex
@@ -109,7 +109,7 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
         on_call_tool=call_tool,
     )
     # Replaces tracing spans that nobody collects and that cost each call 5 %.
-    server.middleware[:] = [counted, _instructing, _reading_arguments, sealing(NAME, services.key)]
+    server.middleware[:] = [count_messages, _instructing, _reading_arguments, sealing(NAME, services.key)]
     return server
 
 
@@ -127,10 +127,10 @@ async def _reading_arguments(ctx: ServerRequestContext[Any, Any], call_next: Cal
     Raises:
         MCPError: they are no JSON object.
     """
-    given = ctx.params.get("arguments") if ctx.method == "tools/call" and ctx.params is not None else None
-    if given is None or isinstance(given, dict):
+    raw_arguments = ctx.params.get("arguments") if ctx.method == "tools/call" and ctx.params is not None else None
+    if raw_arguments is None or isinstance(raw_arguments, dict):
         return await call_next(ctx)
-    arguments = {} if given == "" else json_of_type(given, dict)
+    arguments = {} if raw_arguments == "" else json_of_type(raw_arguments, dict)
     if not isinstance(arguments, dict):
         raise MCPError(INVALID_PARAMS, 'arguments: must be a JSON object, such as {"query": "tea"}')
     return await call_next(replace(ctx, params={**(ctx.params or {}), "arguments": arguments}))

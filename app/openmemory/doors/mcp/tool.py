@@ -67,10 +67,10 @@ def json_of_type(value: Any, type_: type) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        found = exact_json.loads(value)
+        decoded = exact_json.loads(value)
     except (ValueError, RecursionError):
         return value
-    return found if isinstance(found, type_) else value
+    return decoded if isinstance(decoded, type_) else value
 
 
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_object)]
@@ -100,10 +100,10 @@ class Arguments(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_empty(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if not cls.leaves_out(name, value)}
+    def _without_empty(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if not cls.leaves_out(name, value)}
 
     def named_projects(self, client: ClientProject) -> dict[str, str]:
         """Returns the projects that the arguments name, by the argument.
@@ -111,8 +111,8 @@ class Arguments(BaseModel):
         Raises:
             Invalid: one is a path outside of the client's project.
         """
-        given = ((field, getattr(self, field, None)) for field in self.projects)
-        return {field: client.named(name, field) for field, name in given if isinstance(name, str)}
+        fields = ((field, getattr(self, field, None)) for field in self.projects)
+        return {field: client.resolve(name, field) for field, name in fields if isinstance(name, str)}
 
     @classmethod
     def leaves_out(cls, name: str, value: Any) -> bool:
@@ -169,16 +169,16 @@ class Answer:
 
         The compact form has no structured content, because some clients show a model that in place of the text.
         """
-        ignored = f"Unknown arguments were ignored: {', '.join(map(_shown, unknown))}." if unknown else None
+        ignored = f"Unknown arguments were ignored: {', '.join(map(_shorten, unknown))}." if unknown else None
         note = compact.sentences(self.note, ignored)
         if form is AnswerFormat.COMPACT:
             lines = self.lines if note is None else [*self.lines, f"Note: {compact.inline(note)}"]
             return CallToolResult(content=[TextContent(type="text", text="\n".join(lines))])
         noted = {} if note is None else {"note": note}
         if isinstance(self.text, str | list):
-            texts = [self.text if isinstance(self.text, str) else _dumped(self.text), note]
+            texts = [self.text if isinstance(self.text, str) else _dump_json(self.text), note]
         else:
-            texts = [_dumped((self.text or self.data) | noted)]
+            texts = [_dump_json((self.text or self.data) | noted)]
         content = [TextContent(type="text", text=text) for text in texts if text is not None]
         return CallToolResult(content=content, structured_content=self.data | noted)
 
@@ -214,7 +214,7 @@ class Tool(Generic[ArgumentsT]):
         """True if the tool may change something."""
         return not self.annotations.read_only_hint
 
-    def listed(self, *, confirmed: bool = False) -> ListedTool:
+    def listing(self, *, confirmed: bool = False) -> ListedTool:
         """Returns the tool as `tools/list` shows it. `confirmed`: a tool that writes has this argument."""
         schema = _schema(self.arguments)
         if confirmed and self.writes:
@@ -235,45 +235,45 @@ class Tool(Generic[ArgumentsT]):
         """Runs the tool. Problems that the caller can fix come back as an error result that says how."""
         if identity.missing is not None:
             return failure(f"Error: {identity.missing} not provided"), CallOutcome.REFUSED
-        given = {key: value for key, value in arguments.items() if not self.arguments.leaves_out(key, value)}
-        chosen = given.pop("format", identity.offer.format)
-        confirmed = given.pop("confirmed", False) in (True, "true")
-        zone = given.pop(zones.FIELD, None)
-        if refused := await self._refused(services.settings.mcp.write_mode, ask, confirmed=confirmed):
-            return failure(refused), CallOutcome.REFUSED
+        values = {key: value for key, value in arguments.items() if not self.arguments.leaves_out(key, value)}
+        format_name = values.pop("format", identity.offer.format)
+        confirmed = values.pop("confirmed", False) in (True, "true")
+        zone = values.pop(zones.FIELD, None)
+        if refusal := await self._refusal(services.settings.mcp.write_mode, ask, confirmed=confirmed):
+            return failure(refusal), CallOutcome.REFUSED
         try:
-            parsed = self.arguments.model_validate(given)
+            request = self.arguments.model_validate(values)
         except ValidationError as error:
             return failure(f"{self.failing}: {_first(error)}"), CallOutcome.REFUSED
         try:
-            form = answer_format(chosen)
-            named = parsed.named_projects(identity.offer.project)
-            parsed = parsed.model_copy(update=named)
+            form = answer_format(format_name)
+            projects = request.named_projects(identity.offer.project)
+            request = request.model_copy(update=projects)
             caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
             caller = caller.in_timezone(None if zone is None else str(zone))
-            slip = await _near_miss(services, caller, named, identity.offer.project)
-            answer = await self.run(services, ToolCall(caller, parsed, identity.offer, ask))
+            slip = await _near_miss(services, caller, projects, identity.offer.project)
+            answer = await self.run(services, ToolCall(caller, request, identity.offer, ask))
         except OpenMemoryError as error:
             await services.denials.record(identity.principal, error, f"tool {self.name}")
             outcome = CallOutcome.UNAVAILABLE if isinstance(error, Unavailable) else CallOutcome.REFUSED
             return failure(self._words(error)), outcome
-        unknown = sorted(given.keys() - self.arguments.model_fields.keys() - self.arguments.needless)
+        unknown = sorted(values.keys() - self.arguments.model_fields.keys() - self.arguments.needless)
         answer = replace(answer, note=compact.sentences(answer.note, slip))
         result = answer.result(form, unknown)
-        self._count(services, caller, answer, result, _project(named, identity.offer.project))
+        self._count(services, caller, answer, result, _project(projects, identity.offer.project))
         return result, CallOutcome.OK
 
     def _count(
         self, services: Services, caller: Caller, answer: Answer, result: CallToolResult, namespace: str
     ) -> None:
         """Counts the call, its results and tokens."""
-        given = "\n".join(one.text for one in result.content if isinstance(one, TextContent))
-        used = tokens.count(given)
-        longer = 0 if result.structured_content else len(_dumped(answer.data)) - len(given)
-        saved = used * max(longer, 0) // max(len(given), 1)
+        text = "\n".join(one.text for one in result.content if isinstance(one, TextContent))
+        used = tokens.count(text)
+        longer = 0 if result.structured_content else len(_dump_json(answer.data)) - len(text)
+        saved = used * max(longer, 0) // max(len(text), 1)
         services.reads.count_call(caller, self.name, namespace, items=answer.items, used=used, saved=saved)
 
-    async def _refused(self, mode: str, ask: AskUser | None, *, confirmed: bool) -> str | None:
+    async def _refusal(self, mode: str, ask: AskUser | None, *, confirmed: bool) -> str | None:
         """Returns why the tool may not write under this `mcp.write_mode`; None if it may, or does not write."""
         if mode == "auto" or not self.writes or (mode == "ask" and confirmed):
             return None
@@ -293,22 +293,24 @@ class Tool(Generic[ArgumentsT]):
         return f"{self.failing}: {words}"
 
 
-async def _near_miss(services: Services, caller: Caller, named: Mapping[str, str], client: ClientProject) -> str | None:
+async def _near_miss(
+    services: Services, caller: Caller, projects: Mapping[str, str], client: ClientProject
+) -> str | None:
     """Tells that a project which a call names does not exist, and that one with nearly this name does."""
     mine = () if client.name is None else (client.name,)
-    for field, name in named.items():
+    for field, name in projects.items():
         if name in (ALL, PERSON, client.name):
             continue
-        if (meant := await services.projects.near(caller, name, field, mine)) is not None:
-            known = one_word(meant, "another project")
-            return f"Nothing was known of the project {one_word(name, 'of this name')}. Did you mean {known}?"
+        if (match := await services.projects.near(caller, name, field, mine)) is not None:
+            other = one_word(match, "another project")
+            return f"Nothing was known of the project {one_word(name, 'of this name')}. Did you mean {other}?"
     return None
 
 
-def _project(named: Mapping[str, str], client: ClientProject) -> str:
+def _project(projects: Mapping[str, str], client: ClientProject) -> str:
     """Returns the project that a call names. Without a name, it is the project of the client."""
-    meant = next((name for name in named.values() if name not in (ALL, PERSON)), client.name)
-    return meant or PERSON
+    project = next((name for name in projects.values() if name not in (ALL, PERSON)), client.name)
+    return project or PERSON
 
 
 def failure(text: str) -> CallToolResult:
@@ -322,11 +324,11 @@ def _first(error: ValidationError) -> str:
     return f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
 
 
-def _shown(name: str) -> str:
+def _shorten(name: str) -> str:
     return compact.inline(name)[:60]
 
 
-def _dumped(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return exact_json.dumps(value).decode()
 
 

@@ -115,11 +115,11 @@ class ToolChoice:
     @property
     def instructions(self) -> str:
         """The instructions for an assistant: a paragraph for the usual tools, if offered, and for each choice."""
-        told = [] if self.alone else [USUAL]
+        paragraphs = [] if self.alone else [USUAL]
         for name in dict.fromkeys(self.names):
             other = OTHER_SERVERS.get(name)
-            told.append(TOOLSETS[name] if other is None else other.instructions)
-        return "\n".join([*told, DATA])
+            paragraphs.append(TOOLSETS[name] if other is None else other.instructions)
+        return "\n".join([*paragraphs, DATA])
 
     def offers(self, tool: str, toolset: str | None) -> bool:
         """Returns True if a tool of a toolset is listed. `toolset`: None for the usual tools."""
@@ -133,7 +133,7 @@ USUAL_TOOLS = ToolChoice()
 """The choice of a client that asks for nothing."""
 
 
-def chosen(settings: McpSettings, toolsets: str | None, only: str | None) -> ToolChoice:
+def choose_tools(settings: McpSettings, toolsets: str | None, only: str | None) -> ToolChoice:
     """Returns the choice of a client that names toolsets, separated by commas. `only`: those that it wants alone. If it
     names none, those of the settings are chosen.
 
@@ -142,14 +142,14 @@ def chosen(settings: McpSettings, toolsets: str | None, only: str | None) -> Too
     """
     if toolsets is None and only is None:
         return ToolChoice(tuple(settings.toolsets))
-    named = _known("as", only) + _known("toolsets", toolsets)
-    if only is not None and not named:
+    names = _parse_names("as", only) + _parse_names("toolsets", toolsets)
+    if only is not None and not names:
         raise Invalid("as", f"must name a toolset; known is {', '.join(NAMES)}")
-    return ToolChoice(named, only=only is not None)
+    return ToolChoice(names, only=only is not None)
 
 
-def _known(field: str, named: str | None) -> tuple[str, ...]:
-    names = tuple(each.strip() for each in (named or "").split(",") if each.strip())
+def _parse_names(field: str, text: str | None) -> tuple[str, ...]:
+    names = tuple(each.strip() for each in (text or "").split(",") if each.strip())
     if unknown := set(names) - set(NAMES):
         raise Invalid(field, f"has no toolset {min(unknown)[:80]!r}; known is {', '.join(NAMES)}")
     return names

@@ -26,7 +26,7 @@ class Untrusted:
         if LABEL not in labels:
             return text
         self._count += 1
-        return self._wrapped(text)
+        return self._wrap(text)
 
     def metadata(self, value: Any, labels: Sequence[str]) -> Any:
         """Returns the metadata of a memory. In a flagged memory, strings that read like instructions are wrapped."""
@@ -38,7 +38,7 @@ class Untrusted:
         if not self._names or not _orders(name):
             return name
         self._count += 1
-        return self._wrapped(name)
+        return self._wrap(name)
 
     def names(self, memory: Any) -> dict[str, Any]:
         """Returns the names of a memory as tools show them."""
@@ -60,12 +60,12 @@ class Untrusted:
         )
         return f"{other} {own}" if other else own
 
-    def _wrapped(self, text: str) -> str:
+    def _wrap(self, text: str) -> str:
         return f"<{self._tag}>\n{text}\n</{self._tag}>"
 
     def _tree(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._wrapped(value) if instructs(value) else value
+            return self._wrap(value) if instructs(value) else value
         if isinstance(value, dict):
             return {self._tree(name): self._tree(item) for name, item in value.items()}
         if isinstance(value, list):

@@ -67,9 +67,9 @@ class ClientArguments(Arguments):
         Raises:
             Invalid: one is no id.
         """
-        client = _checked("client_id", self.client_id) or _CLIENT
-        namespace = call.offer.project.written(None if client == _CLIENT else client)
-        user, part = _checked("user_id", self.user_id), _checked("namespace", self.namespace).lower()
+        client = _check_id("client_id", self.client_id) or _CLIENT
+        namespace = call.offer.project.target(None if client == _CLIENT else client)
+        user, part = _check_id("user_id", self.user_id), _check_id("namespace", self.namespace).lower()
         return Ids(client, namespace, user, part)
 
 
@@ -114,8 +114,8 @@ class Ids:
     @property
     def fields(self) -> dict[str, str]:
         """The metadata of the entries that are meant."""
-        given = {"user_id": self.user, "namespace": self.part}
-        return {name: value for name, value in given.items() if value}
+        values = {"user_id": self.user, "namespace": self.part}
+        return {name: value for name, value in values.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +134,18 @@ class Entry:
     expires_at: datetime | None
 
     @classmethod
-    def of(cls, found: MemoryRecord | SearchResult) -> Entry:
+    def of(cls, memory: MemoryRecord | SearchResult) -> Entry:
         """The entry of a memory that was listed or found."""
-        if isinstance(found, MemoryRecord):
-            text, metadata, app = found.content, found.metadata_, found.text_app_name
+        if isinstance(memory, MemoryRecord):
+            text, metadata, app = memory.content, memory.metadata_, memory.text_app_name
         else:
-            text, metadata, app = found.memory, found.metadata, found.app_name
+            text, metadata, app = memory.memory, memory.metadata, memory.app_name
         return cls(
-            found.id, text, found.kind, found.categories, metadata, app, found.labels, found.namespace,
-            found.updated_at, found.expires_at,
+            memory.id, text, memory.kind, memory.categories, metadata, app, memory.labels, memory.namespace,
+            memory.updated_at, memory.expires_at,
         )  # fmt: skip
 
-    def named(self, field: str) -> str:
+    def metadata_name(self, field: str) -> str:
         """A name in the metadata, where a client may have stored anything; empty if there is none."""
         value = self.metadata.get(field)
         return value[:100] if isinstance(value, str) else ""
@@ -153,22 +153,22 @@ class Entry:
     @property
     def user(self) -> str:
         """The user that saved it; empty if nobody was named."""
-        return "" if self.named("user_id") == _USER else self.named("user_id")
+        return "" if self.metadata_name("user_id") == _USER else self.metadata_name("user_id")
 
 
 async def _save(services: Services, call: ToolCall[SaveMemoryArguments]) -> Answer:
-    given = call.arguments
-    ids = given.ids(call)
-    type_, category = given.type.strip().lower(), given.category.strip().lower()
-    content, reason = given.content.strip(), given.reason.strip()[:MAX_REASON]
+    arguments = call.arguments
+    ids = arguments.ids(call)
+    type_, category = arguments.type.strip().lower(), arguments.category.strip().lower()
+    content, reason = arguments.content.strip(), arguments.reason.strip()[:MAX_REASON]
     if type_ not in TYPES:
-        raise _Refused(f"type '{inline(type_)[:40]}' invalid. Accepted: {', '.join(TYPES)}")
+        raise _InvalidArgument(f"type '{inline(type_)[:40]}' invalid. Accepted: {', '.join(TYPES)}")
     if not category:
-        raise _Refused(f"category required. Recommended: {', '.join(CATEGORIES)}")
+        raise _InvalidArgument(f"category required. Recommended: {', '.join(CATEGORIES)}")
     for name, text in (("content", content), ("reason", reason)):
         if not text:
-            raise _Refused(f"{name} required.")
-    own = _object(given.metadata)
+            raise _InvalidArgument(f"{name} required.")
+    own = _object(arguments.metadata)
     most = services.settings.mcp.max_content
     warnings = list(_warnings(category, content, most))
     content = content[:most]
@@ -177,23 +177,25 @@ async def _save(services: Services, call: ToolCall[SaveMemoryArguments]) -> Answ
         content = " | ".join(f"{key}={value}" for key, value in facts.items())
         own |= {FACTS: facts}
     own |= {"namespace": ids.part or _NAMESPACE, "user_id": ids.user or _USER, "reason": reason}
-    own |= {"source_mcp": source[:100]} if (source := given.source_mcp.strip()) else {}
+    own |= {"source_mcp": source[:100]} if (source := arguments.source_mcp.strip()) else {}
     new = MemoryCreate(
         content, metadata=own, namespace=ids.project, kind=type_, categories=(category,),
-        ttl_days=given.ttl_days if given.ttl_days > 0 else None,
+        ttl_days=arguments.ttl_days if arguments.ttl_days > 0 else None,
     )  # fmt: skip
-    checked = services.memories.intake.created(new, "content")
-    row = await services.memories.add(call.caller, checked, policy=services.merging, explicit=True)
+    memory = services.memories.intake.created(new, "content")
+    row = await services.memories.add(call.caller, memory, policy=services.merging, explicit=True)
     untrusted = Untrusted(services.settings.capture.injection)
-    kept = {"namespace": _NAMESPACE, "user_id": _USER} | row.metadata_
-    if row.event is Event.NONE and any(kept[field] != own[field] for field in ("namespace", "user_id")):
-        part, user = (_value(str(kept[field])[:100], untrusted) for field in ("namespace", "user_id"))
-        raise _Refused(f"the same content is kept for namespace '{part}' and user '{user}' already. Add what differs.")
-    merged = None if row.event is Event.ADD else _merged(row, content, ids, untrusted, call.caller.timezone)
-    done = "Saved" if merged is None else f"Updated ({merged})"
+    metadata = {"namespace": _NAMESPACE, "user_id": _USER} | row.metadata_
+    if row.event is Event.NONE and any(metadata[field] != own[field] for field in ("namespace", "user_id")):
+        part, user = (_value(str(metadata[field])[:100], untrusted) for field in ("namespace", "user_id"))
+        raise _InvalidArgument(
+            f"the same content is kept for namespace '{part}' and user '{user}' already. Add what differs."
+        )
+    merged = None if row.event is Event.ADD else _describe_merge(row, content, ids, untrusted, call.caller.timezone)
+    verb = "Saved" if merged is None else f"Updated ({merged})"
     warned = "".join(f" ({one})" for one in warnings)
     note = row.note if merged is None else None
-    return _said([f"{done}.{warned}", f"{inline(category)} | {type_}"], untrusted, note)
+    return _answer([f"{verb}.{warned}", f"{inline(category)} | {type_}"], untrusted, note)
 
 
 def _warnings(category: str, content: str, most: int) -> Iterable[str]:
@@ -205,72 +207,72 @@ def _warnings(category: str, content: str, most: int) -> Iterable[str]:
         yield f"truncated from {len(content):,} to {most:,} chars"
 
 
-def _merged(row: MemoryRowAdded, content: str, ids: Ids, untrusted: Untrusted, zone: ZoneInfo) -> str:
+def _describe_merge(row: MemoryRowAdded, content: str, ids: Ids, untrusted: Untrusted, zone: ZoneInfo) -> str:
     """Tells what a text was merged into: the entry of the same keys, with the values that changed, or a similar one."""
     shared = sorted((parsed(content) or {}).keys() & (parsed(row.previous_memory or row.content) or {}).keys())
     if not shared:
         likeness = max((one.likeness for one in row.possible_duplicates), default=1.0)
         return f"semantic: {likeness:.2f}"
-    told = f"keys: {', '.join(shared)}"
+    summary = f"keys: {', '.join(shared)}"
     groups = groupby(row.changed, lambda one: (ids.user or one.was.app, day_shown(one.was.at, zone)))
     changes = [
         f"{', '.join(f'{one.key} {_value(one.old, untrusted)}->{_value(one.new, untrusted)}' for one in some)}"
         f" (was @{_value(user, untrusted)} {day})"
         for (user, day), some in groups
     ]
-    return f"{told} | changed: {', '.join(changes)}" if changes else told
+    return f"{summary} | changed: {', '.join(changes)}" if changes else summary
 
 
 async def _get(services: Services, call: ToolCall[GetMemoryArguments]) -> Answer:
-    given = call.arguments
-    ids = given.ids(call)
-    query = _query(ids, given.category, given.type)
-    limit = max(1, min(given.limit, MAX_LISTED))
-    found, _ = await services.memories.slice(call.caller, query, offset=0, limit=limit)
+    arguments = call.arguments
+    ids = arguments.ids(call)
+    query = _query(ids, arguments.category, arguments.type)
+    limit = max(1, min(arguments.limit, MAX_LISTED))
+    memories, _ = await services.memories.slice(call.caller, query, offset=0, limit=limit)
     untrusted = Untrusted(services.settings.capture.injection)
-    if not found:
+    if not memories:
         return _nothing(ids, untrusted, await services.memories.paused_note(call.caller))
-    entries = [Entry.of(one) for one in found]
+    entries = [Entry.of(one) for one in memories]
     zone = call.caller.timezone
     lines = [f"Memory '{ids.client}' ({len(entries)}):", *(_line(one, untrusted, zone, ttl=True) for one in entries)]
-    return _said([*lines, *_disputed(entries, untrusted, zone)], untrusted)
+    return _answer([*lines, *_conflict_lines(entries, untrusted, zone)], untrusted)
 
 
 async def _search(services: Services, call: ToolCall[SearchEntriesArguments]) -> Answer:
-    given = call.arguments
-    ids = given.ids(call)
-    asked = given.query.strip()[:MAX_QUERY]
-    if not asked:
-        raise _Refused("query required.")
+    arguments = call.arguments
+    ids = arguments.ids(call)
+    query_text = arguments.query.strip()[:MAX_QUERY]
+    if not query_text:
+        raise _InvalidArgument("query required.")
     fields = {f"metadata.{name}": value for name, value in ids.fields.items()}
-    limit = max(1, min(given.limit, MAX_FOUND))
-    query = SearchQuery(asked, limit=limit, namespaces=(ids.project,), filter=filters.parsed(fields))
+    limit = max(1, min(arguments.limit, MAX_FOUND))
+    query = SearchQuery(query_text, limit=limit, namespaces=(ids.project,), filter=filters.parsed(fields))
     answer = await services.search.search(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
     if not answer.results:
-        return _said([f"No results for '{inline(asked)}'."], untrusted, answer.note)
+        return _answer([f"No results for '{inline(query_text)}'."], untrusted, answer.note)
     entries = [Entry.of(one) for one in answer.results]
     zone = call.caller.timezone
-    lines = [f"Search '{inline(asked)}' ({len(entries)} results):"]
+    lines = [f"Search '{inline(query_text)}' ({len(entries)} results):"]
     for one, entry in zip(answer.results, entries, strict=True):
         score = "match" if one.score is None or one.score >= 1 else f"{one.score:.2f}"
         lines.append(f"[{score}] {_line(entry, untrusted, zone)}")
-    return _said([*lines, *_disputed(entries, untrusted, zone)], untrusted, answer.note)
+    return _answer([*lines, *_conflict_lines(entries, untrusted, zone)], untrusted, answer.note)
 
 
 async def _delete(services: Services, call: ToolCall[DeleteMemoryArguments]) -> Answer:
-    given = call.arguments
-    ids = given.ids(call)
-    wanted = given.content_match.strip()
-    if not wanted:
-        raise _Refused("content_match required.")
-    query = _query(ids, given.category, text=wanted)
-    found, _ = await services.memories.slice(call.caller, query, offset=0, limit=1)
+    arguments = call.arguments
+    ids = arguments.ids(call)
+    pattern = arguments.content_match.strip()
+    if not pattern:
+        raise _InvalidArgument("content_match required.")
+    query = _query(ids, arguments.category, text=pattern)
+    memories, _ = await services.memories.slice(call.caller, query, offset=0, limit=1)
     untrusted = Untrusted(services.settings.capture.injection)
-    if not found:
-        return _said([f"No entry containing '{inline(wanted)[:MAX_QUERY]}' found."], untrusted)
-    await services.memories.change_state(call.caller, [found[0].id], State.DELETED)
-    return _said([f"Deleted: {block(untrusted.text(found[0].content, found[0].labels))}"], untrusted)
+    if not memories:
+        return _answer([f"No entry containing '{inline(pattern)[:MAX_QUERY]}' found."], untrusted)
+    await services.memories.change_state(call.caller, [memories[0].id], State.DELETED)
+    return _answer([f"Deleted: {block(untrusted.text(memories[0].content, memories[0].labels))}"], untrusted)
 
 
 async def _status(services: Services, call: ToolCall[ClientArguments]) -> Answer:
@@ -287,10 +289,10 @@ async def _status(services: Services, call: ToolCall[ClientArguments]) -> Answer
     first, last = (day_shown(at, call.caller.timezone) for at in (extent.oldest, extent.newest))
     parts.append(f"{first} -> {last}")
     parts += [f"{extent.expiring} with TTL"] if extent.expiring else []
-    return _said([" | ".join(parts)], untrusted)
+    return _answer([" | ".join(parts)], untrusted)
 
 
-class _Refused(Invalid):
+class _InvalidArgument(Invalid):
     """An argument that Pimemento refuses, in its words."""
 
     def __init__(self, words: str) -> None:
@@ -307,7 +309,7 @@ def _query(ids: Ids, category: str = "", type_: str = "", text: str | None = Non
     )  # fmt: skip
 
 
-def _checked(field: str, value: str) -> str:
+def _check_id(field: str, value: str) -> str:
     value = value.strip()
     if value and not _ID.fullmatch(value):
         raise Invalid(field, "must start with a letter, a digit or _ and contain only [a-zA-Z0-9._-] (max 100 chars)")
@@ -323,35 +325,35 @@ def _object(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     if (size := len(text.encode())) > MAX_METADATA:
-        raise _Refused(f"metadata too large ({size:,} bytes, max {MAX_METADATA:,})")
+        raise _InvalidArgument(f"metadata too large ({size:,} bytes, max {MAX_METADATA:,})")
     try:
-        found = exact_json.loads(text)
+        metadata = exact_json.loads(text)
     except (ValueError, RecursionError):
-        raise _Refused("invalid metadata JSON") from None
-    if not isinstance(found, dict):
-        raise _Refused(f"metadata must be a JSON object, got {type(found).__name__}")
-    return found
+        raise _InvalidArgument("invalid metadata JSON") from None
+    if not isinstance(metadata, dict):
+        raise _InvalidArgument(f"metadata must be a JSON object, got {type(metadata).__name__}")
+    return metadata
 
 
 def _line(entry: Entry, untrusted: Untrusted, zone: ZoneInfo, *, ttl: bool = False) -> str:
-    part = _value(entry.named("namespace") or _NAMESPACE, untrusted)
+    part = _value(entry.metadata_name("namespace") or _NAMESPACE, untrusted)
     filed = _value(",".join(entry.categories) or "-", untrusted)
-    left = f" [{(entry.expires_at - datetime.now(UTC)).days}d]" if ttl and entry.expires_at else ""
+    remaining = f" [{(entry.expires_at - datetime.now(UTC)).days}d]" if ttl and entry.expires_at else ""
     user = f" @{_value(entry.user, untrusted)}" if entry.user else ""
     text = block(untrusted.text(entry.memory, entry.labels))
     kind = _value(entry.kind, untrusted).upper()
-    return f"{day_shown(entry.updated_at, zone)} {kind} | {part}/{filed} | {text}{left}{user}"
+    return f"{day_shown(entry.updated_at, zone)} {kind} | {part}/{filed} | {text}{remaining}{user}"
 
 
-def _disputed(entries: Sequence[Entry], untrusted: Untrusted, zone: ZoneInfo) -> list[str]:
+def _conflict_lines(entries: Sequence[Entry], untrusted: Untrusted, zone: ZoneInfo) -> list[str]:
     """The keys to which the entries give different values, after a line of dashes."""
     users = {one.id: one.user or one.app_name for one in entries}
 
-    def said(one: Statement) -> str:
+    def format_statement(one: Statement) -> str:
         return f"{_value(one.value, untrusted)} ({day_shown(one.at, zone)} @{_value(users[one.id], untrusted)})"
 
     lines = [
-        f"CONFLICT {one.key}: current={said(one.current)}, previous={said(one.previous[0])}"
+        f"CONFLICT {one.key}: current={format_statement(one.current)}, previous={format_statement(one.previous[0])}"
         for one in conflicts(entries)
     ]
     return ["---", *lines] if lines else []
@@ -362,10 +364,10 @@ def _value(name: str, untrusted: Untrusted) -> str:
 
 
 def _nothing(ids: Ids, untrusted: Untrusted, note: str | None = None) -> Answer:
-    return _said([f"No memory for '{ids.client}'."], untrusted, note)
+    return _answer([f"No memory for '{ids.client}'."], untrusted, note)
 
 
-def _said(lines: Sequence[str], untrusted: Untrusted, note: str | None = None) -> Answer:
+def _answer(lines: Sequence[str], untrusted: Untrusted, note: str | None = None) -> Answer:
     text = "\n".join(lines)
     return Answer(lines, {"result": text}, untrusted.note(note), text)
 

@@ -40,8 +40,8 @@ class AddArguments(Arguments):
     def input(self, namespace: str, supersedes: Sequence[UUID]) -> CaptureCreate:
         """Returns the input of the service. `supersedes`: the memories that are meant."""
         names = type(self).model_fields.keys() - {"infer", "about", "namespace", "categories", "supersedes"}
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        new = MemoryCreate(categories=tuple(self.categories), namespace=namespace, **given)
+        fields = {name: value for name in names if (value := getattr(self, name)) is not None}
+        new = MemoryCreate(categories=tuple(self.categories), namespace=namespace, **fields)
         return CaptureCreate(new, wait=True, supersedes=tuple(supersedes))
 
 
@@ -80,74 +80,74 @@ class AddResult(BaseModel):
     capture_id: Id | None = Field(None, exclude_if=absent)
 
 
-class _Shown:
+class _AssistantTexts:
     """Returns texts as an assistant is shown them. It knows the text that it just sent; any other may come from
     somebody else."""
 
-    def __init__(self, services: Services, sent: str) -> None:
+    def __init__(self, services: Services, text: str) -> None:
         self.untrusted = Untrusted(services.settings.capture.injection)
         self._labels = services.memories.intake.labels
-        self._sent = sent
+        self._text = text
 
     def text(self, text: str) -> str:
-        return text if text == self._sent else self.untrusted.text(text, self._labels(text, {}))
+        return text if text == self._text else self.untrusted.text(text, self._labels(text, {}))
 
     def optional(self, text: str | None) -> str | None:
         return text and self.text(text)
 
 
 async def _add(services: Services, call: ToolCall[AddArguments]) -> Answer:
-    sent = call.arguments.text
+    text = call.arguments.text
     supersedes = await services.short_ids.resolved(call.caller, call.arguments.supersedes, "supersedes")
-    namespace = call.offer.project.written(call.arguments.namespace, call.arguments.about)
+    namespace = call.offer.project.target(call.arguments.namespace, call.arguments.about)
     new = call.arguments.input(namespace, supersedes)
-    added = await services.adding.add(call.caller, new, infer=call.arguments.infer, moved=Steps().tell)
-    shown = _Shown(services, sent)
-    result = _result(added, shown)
+    outcome = await services.adding.add(call.caller, new, infer=call.arguments.infer, moved=Steps().tell)
+    texts = _AssistantTexts(services, text)
+    result = _result(outcome, texts)
     ids = [one.id for one in (*result.results, *(result.near or ()), *(result.possible_duplicates or ()))]
     short = await services.short_ids.shortened(call.caller, ids)
-    lines = list(_lines(result, short, sent, call.caller.timezone, call.offer.project.shown(namespace)))
-    if not lines and added.note is None:
+    lines = list(_lines(result, short, text, call.caller.timezone, call.offer.project.format_target(namespace)))
+    if not lines and outcome.note is None:
         lines = ["Nothing to remember was found in it."]
-    return Answer(lines, result.model_dump(mode="json"), shown.untrusted.note(added.note))
+    return Answer(lines, result.model_dump(mode="json"), texts.untrusted.note(outcome.note))
 
 
-def _result(added: Added, shown: _Shown) -> AddResult:
+def _result(outcome: Added, texts: _AssistantTexts) -> AddResult:
     memories = [
         AddedMemory(
             id=one.id,
-            memory=shown.text(one.memory),
+            memory=texts.text(one.memory),
             event=one.event,
-            previous_memory=shown.optional(one.previous_memory),
-            changed=changed_pairs(added.changed, shown.untrusted) or None,
+            previous_memory=texts.optional(one.previous_memory),
+            changed=changed_pairs(outcome.changed, texts.untrusted) or None,
         )
-        for one in added.results
+        for one in outcome.results
     ]
     possible = [
-        PossiblySame(id=one.id, memory=shown.text(one.memory), likeness=one.likeness)
-        for one in added.possible_duplicates
+        PossiblySame(id=one.id, memory=texts.text(one.memory), likeness=one.likeness)
+        for one in outcome.possible_duplicates
     ]
-    refused = [
-        NotAdded(reason=one.reason, memory=shown.optional(one.memory), detail=shown.optional(one.detail))
-        for one in added.refused
+    rejections = [
+        NotAdded(reason=one.reason, memory=texts.optional(one.memory), detail=texts.optional(one.detail))
+        for one in outcome.refused
     ]
     near = [
-        MayChange(id=one.id, memory=shown.text(one.memory), created_at=one.created_at, replaced=one.replaced)
-        for one in added.near
+        MayChange(id=one.id, memory=texts.text(one.memory), created_at=one.created_at, replaced=one.replaced)
+        for one in outcome.near
     ]
     return AddResult(
         results=memories,
         near=near or None,
         possible_duplicates=possible or None,
-        refused=refused or None,
-        capture_id=added.capture_id,
+        refused=rejections or None,
+        capture_id=outcome.capture_id,
     )
 
 
-def _lines(result: AddResult, short: dict[Any, str], sent: str, zone: ZoneInfo, where: str) -> Iterable[str]:
+def _lines(result: AddResult, short: dict[Any, str], input_text: str, zone: ZoneInfo, where: str) -> Iterable[str]:
     """Yields the compact form. A text that the assistant just sent is not repeated."""
     for one in result.results:
-        text = "" if one.memory == sent else f": {block(one.memory)}"
+        text = "" if one.memory == input_text else f": {block(one.memory)}"
         yield f"{one.event} {short[one.id]}{where}{text}"
         if one.previous_memory is not None:
             yield f"before: {block(one.previous_memory)}"
@@ -157,9 +157,9 @@ def _lines(result: AddResult, short: dict[Any, str], sent: str, zone: ZoneInfo, 
         yield "If one no longer holds, add again with supersedes."
     for same in result.possible_duplicates or ():
         yield f"similar {short[same.id]}: {block(same.memory)}"
-    for refused in result.refused or ():
-        said = inline(" ".join(part for part in (refused.reason, refused.detail) if part))
-        yield f"not remembered ({said}){'' if refused.memory is None else f': {block(refused.memory)}'}"
+    for rejection in result.refused or ():
+        reason = inline(" ".join(part for part in (rejection.reason, rejection.detail) if part))
+        yield f"not remembered ({reason}){'' if rejection.memory is None else f': {block(rejection.memory)}'}"
 
 
 TOOLS: tuple[Tool[Any], ...] = (

@@ -96,10 +96,10 @@ async def _find(services: Services, call: ToolCall[FindDocumentsArguments]) -> A
     )
     answer = await services.search.passages(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
-    found = [_part(result, untrusted) for result in answer.results]
-    output = FoundDocumentsOutput(results=found).model_dump(mode="json")
-    asked = call.offer.project.asked(arguments.namespace)
-    return Answer(list(_parts(found, asked)), output, untrusted.note(answer.note))
+    parts = [_part(result, untrusted) for result in answer.results]
+    output = FoundDocumentsOutput(results=parts).model_dump(mode="json")
+    project = call.offer.project.implicit(arguments.namespace)
+    return Answer(list(_parts(parts, project)), output, untrusted.note(answer.note))
 
 
 def _part(result: PassageResult, untrusted: Untrusted) -> FoundPart:
@@ -112,13 +112,13 @@ def _part(result: PassageResult, untrusted: Untrusted) -> FoundPart:
     )  # fmt: skip
 
 
-def _parts(found: Iterable[FoundPart], asked: str | None) -> Iterable[str]:
+def _parts(parts: Iterable[FoundPart], project: str | None) -> Iterable[str]:
     """Yields each passage: its document, what is unusual, its heading, and the text."""
-    for part in found:
-        marked = brackets(part.labels, part.namespace, asked)
+    for part in parts:
+        suffix = brackets(part.labels, part.namespace, project)
         under = f" {inline(part.heading)}" if part.heading else ""
         lines = "" if part.first_line is None else f":{part.first_line}-{part.last_line}"
-        yield f"{inline(part.name)}{lines}{marked}{under}:\n  {block(part.content)}"
+        yield f"{inline(part.name)}{lines}{suffix}{under}:\n  {block(part.content)}"
 
 
 async def _read(services: Services, call: ToolCall[ReadDocumentArguments]) -> Answer:
@@ -151,18 +151,18 @@ async def _list(services: Services, call: ToolCall[ListDocumentsArguments]) -> A
         call.caller, namespaces=namespaces, below=arguments.name or "", page=arguments.page
     )
     untrusted = Untrusted(services.settings.capture.injection)
-    found = [_listed(document, untrusted) for document in page.items]
+    documents = [_to_output(document, untrusted) for document in page.items]
     lines = [
         f"{inline(one.name)} {day_shown(one.updated_at, call.caller.timezone)} {inline(one.app_name)}"
         f" [{one.passages} passages; namespace {inline(one.namespace)}]{f': {inline(one.title)}' if one.title else ''}"
-        for one in found
+        for one in documents
     ]
     lines = listing(lines, page, "There is no document that you may read.")
-    output = DocumentListOutput(results=found, total=page.total).model_dump(mode="json")
+    output = DocumentListOutput(results=documents, total=page.total).model_dump(mode="json")
     return Answer(lines, output, untrusted.note())
 
 
-def _listed(document: StoredDocument, untrusted: Untrusted) -> ListedDocument:
+def _to_output(document: StoredDocument, untrusted: Untrusted) -> ListedDocument:
     return ListedDocument(
         id=document.id, name=untrusted.name(document.name), title=document.title and untrusted.name(document.title),
         namespace=untrusted.name(document.namespace), app_name=untrusted.name(document.app_name),

@@ -80,24 +80,26 @@ async def _list(services: Services, call: ToolCall[ListArguments]) -> Answer:
     query = MemoryQuery(namespaces=call.offer.project.read(arguments.namespace))
     items, total = await services.memories.slice(call.caller, query, offset=arguments.offset, limit=arguments.limit)
     untrusted = Untrusted(services.settings.capture.injection)
-    listed = [_listed(item, call.caller.user, untrusted) for item in items]
+    outputs = [_to_output(item, call.caller.user, untrusted) for item in items]
     short = await services.short_ids.shortened(call.caller, [item.id for item in items])
     zone = call.caller.timezone
     lines = [
         memory_line(
             short[item.id],
             item,
-            shown.app_name,
-            shown.memory,
-            unusual(item, call.offer.project.asked(arguments.namespace), shown.namespace, zone),
+            output.app_name,
+            output.memory,
+            unusual(item, call.offer.project.implicit(arguments.namespace), output.namespace, zone),
             zone=zone,
         )
-        for item, shown in zip(items, listed, strict=True)
+        for item, output in zip(items, outputs, strict=True)
     ]
     end = arguments.offset + len(items)
-    part = f"{arguments.offset + 1} to {end} of {_counted(total)}" if items else f"None of {_counted(total)}"
+    part = (
+        f"{arguments.offset + 1} to {end} of {_count_memories(total)}" if items else f"None of {_count_memories(total)}"
+    )
     more = f"{part}; go on with offset={end}." if items and end < total else None
-    data = [one.model_dump(mode="json") for one in listed]
+    data = [one.model_dump(mode="json") for one in outputs]
     paused = None if total else await services.memories.paused_note(call.caller)
     return Answer(
         lines if more else [*lines, f"{part}, newest first."],
@@ -108,36 +110,36 @@ async def _list(services: Services, call: ToolCall[ListArguments]) -> Answer:
 
 
 async def _delete(services: Services, call: ToolCall[IdsArguments]) -> Answer:
-    deleted = await _changed(services, call, State.DELETED, call.arguments.memory_ids)
-    return _said(f"Successfully deleted {deleted} memories")
+    count = await _change_state(services, call, State.DELETED, call.arguments.memory_ids)
+    return _text_answer(f"Successfully deleted {count} memories")
 
 
 async def _delete_all(services: Services, call: ToolCall[DeleteAllArguments]) -> Answer:
     # OpenMemory's own clients know no argument. What is deleted can be restored.
     if not (call.arguments.confirm or call.offer.legacy):
         number = await services.memories.count(call.caller)
-        question = f"Delete all {_counted(number)} that this app can see?"
+        question = f"Delete all {_count_memories(number)} that this app can see?"
         if call.ask is None:
             raise Invalid(
                 "confirm",
-                f"nothing was deleted. This would delete {_counted(number)}",
+                f"nothing was deleted. This would delete {_count_memories(number)}",
                 code="not_confirmed",
                 hint="Ask the user, and call again with confirm=true if they agree.",
             )
         if not await call.ask(question):
-            return _said("Nothing was deleted: the user did not agree.")
-    deleted = await services.memories.delete_all(call.caller)
-    return replace(_said("Successfully deleted all memories"), note=f"Deleted {_counted(deleted)}.")
+            return _text_answer("Nothing was deleted: the user did not agree.")
+    count = await services.memories.delete_all(call.caller)
+    return replace(_text_answer("Successfully deleted all memories"), note=f"Deleted {_count_memories(count)}.")
 
 
 async def _restore(services: Services, call: ToolCall[RestoreArguments]) -> Answer:
     if call.arguments.memory_ids is None:
         ids = await services.memories.restore_last(call.caller)
         short = await services.short_ids.shortened(call.caller, ids)
-        said = _said(f"Successfully restored {len(ids)} memories: {', '.join(map(str, ids))}")
-        return replace(said, lines=[f"Successfully restored {len(ids)} memories: {', '.join(short.values())}"])
-    changed = await _changed(services, call, State.ACTIVE, call.arguments.memory_ids)
-    return _said(f"Successfully restored {changed} memories")
+        answer = _text_answer(f"Successfully restored {len(ids)} memories: {', '.join(map(str, ids))}")
+        return replace(answer, lines=[f"Successfully restored {len(ids)} memories: {', '.join(short.values())}"])
+    count = await _change_state(services, call, State.ACTIVE, call.arguments.memory_ids)
+    return _text_answer(f"Successfully restored {count} memories")
 
 
 async def _update(services: Services, call: ToolCall[UpdateArguments]) -> Answer:
@@ -159,21 +161,21 @@ async def _update(services: Services, call: ToolCall[UpdateArguments]) -> Answer
     return Answer(lines, {"results": [result.model_dump(mode="json")]}, untrusted.note())
 
 
-async def _changed(services: Services, call: ToolCall[Any], target: State, given: list[str]) -> int:
+async def _change_state(services: Services, call: ToolCall[Any], target: State, id_texts: list[str]) -> int:
     """Moves the memories to a state and returns how many were changed. Fails with OpenMemory's message if the caller
     may change none."""
     with suppress(NotFound):
-        ids = await services.short_ids.resolved(call.caller, given, "memory_ids", target)
+        ids = await services.short_ids.resolved(call.caller, id_texts, "memory_ids", target)
         if ids:
             return await services.memories.change_state(call.caller, ids, target, strict=False)
     raise NotFound("No accessible memories found with provided IDs", code="memory_not_found")
 
 
-def _counted(number: int) -> str:
+def _count_memories(number: int) -> str:
     return "1 memory" if number == 1 else f"{number} memories"
 
 
-def _listed(record: MemoryRecord, user: str, untrusted: Untrusted) -> ListedMemory:
+def _to_output(record: MemoryRecord, user: str, untrusted: Untrusted) -> ListedMemory:
     app = untrusted.name(record.text_app_name)
     return ListedMemory(
         id=record.id, memory=untrusted.text(record.content, record.labels), hash=record.hash,
@@ -190,7 +192,7 @@ def _as_mem0(metadata: dict[str, Any], app: str) -> dict[str, Any]:
     return {"source_app": "openmemory", "mcp_client": app} | metadata
 
 
-def _said(text: str) -> Answer:
+def _text_answer(text: str) -> Answer:
     return Answer([text], {"result": text}, text=text)
 
 

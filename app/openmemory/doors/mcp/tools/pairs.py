@@ -51,11 +51,11 @@ def changed_pairs(changed: Sequence[PairChange], untrusted: Untrusted) -> list[C
 def conflict(each: Disagreement, untrusted: Untrusted) -> Conflict:
     """Returns a disagreement between results, with text that reads like instructions wrapped."""
 
-    def said(one: Statement) -> PairValue:
+    def to_value(one: Statement) -> PairValue:
         value, app = untrusted.name(one.value), untrusted.name(one.app)
         return PairValue(value=value, id=one.id, app=app, at=one.at.isoformat())
 
     return Conflict(
-        key=untrusted.name(each.key), namespace=untrusted.name(each.namespace), current=said(each.current),
-        previous=[said(one) for one in each.previous],
+        key=untrusted.name(each.key), namespace=untrusted.name(each.namespace), current=to_value(each.current),
+        previous=[to_value(one) for one in each.previous],
     )  # fmt: skip

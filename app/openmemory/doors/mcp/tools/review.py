@@ -50,12 +50,12 @@ class ConflictListOutput(BaseModel):
 
 async def _list(services: Services, call: ToolCall[ListConflictsArguments]) -> Answer:
     page = call.arguments.page
-    found = await list_conflicts(services, call.caller, page=page, size=_PAGE)
-    ids = [fact.memory.id for one in found.items for fact in one.facts]
+    conflict_page = await list_conflicts(services, call.caller, page=page, size=_PAGE)
+    ids = [fact.memory.id for one in conflict_page.items for fact in one.facts]
     short = await services.short_ids.shortened(call.caller, list(dict.fromkeys(ids)))
     untrusted, zone = Untrusted(services.settings.capture.injection), call.caller.timezone
     conflicts, lines = [], []
-    for one in found.items:
+    for one in conflict_page.items:
         facts = [
             DisagreeingFact(
                 id=fact.memory.id,
@@ -74,23 +74,23 @@ async def _list(services: Services, call: ToolCall[ListConflictsArguments]) -> A
         ]
         more = [f"{one.more} more"] if one.more else []
         lines.append(f"{inline(key)}{where}: {'; '.join(values + more)}")
-    if found.total > page * _PAGE:
-        lines.append(f"{found.total} in all; page {page + 1} has more.")
-    output = ConflictListOutput(conflicts=conflicts, total=found.total).model_dump(mode="json")
+    if conflict_page.total > page * _PAGE:
+        lines.append(f"{conflict_page.total} in all; page {page + 1} has more.")
+    output = ConflictListOutput(conflicts=conflicts, total=conflict_page.total).model_dump(mode="json")
     return Answer(lines or ["No facts disagree."], output, untrusted.note())
 
 
 async def _usage(services: Services, call: ToolCall[ToolUsageArguments]) -> Answer:
-    given = call.arguments
-    found = await tool_usage(services, call.caller, namespace=given.namespace, days=given.days)
+    arguments = call.arguments
+    usage = await tool_usage(services, call.caller, namespace=arguments.namespace, days=arguments.days)
     untrusted = Untrusted(services.settings.capture.injection)
-    rows = [asdict(one) | {"app_name": untrusted.name(one.app_name)} for one in found.tools]
+    rows = [asdict(one) | {"app_name": untrusted.name(one.app_name)} for one in usage.tools]
     lines = [
         f"{row['tool']} ({inline(row['app_name'])}): {row['calls']:,} calls, {row['items']:,} results,"
         f" {row['used']:,} tokens given, {row['saved']:,} saved"
         for row in rows
     ]
-    return Answer(lines or ["No tool was called."], {"total": asdict(found.total), "tools": rows}, untrusted.note())
+    return Answer(lines or ["No tool was called."], {"total": asdict(usage.total), "tools": rows}, untrusted.note())
 
 
 TOOLS: tuple[Tool[Any], ...] = (

@@ -128,51 +128,53 @@ async def _search(services: Services, call: ToolCall[SearchArguments]) -> Answer
     elsewhere = None if answer.results or passages else call.offer.project.elsewhere(arguments.namespace)
     untrusted = Untrusted(services.settings.capture.injection)
     output = SearchOutput(
-        results=[_found(result, untrusted, explain=arguments.explain) for result in answer.results],
+        results=[_to_output(result, untrusted, explain=arguments.explain) for result in answer.results],
         search_method=answer.search_method,
         passages=[_passage(one, untrusted) for one in passages] or None,
         conflicts=[conflict(each, untrusted) for each in answer.conflicts] or None,
-        explanation=_explained(answer.explanation),
+        explanation=_dump_explanation(answer.explanation),
     )
-    told = [one.id for each in answer.conflicts for one in (each.current, *each.previous)]
-    short = await services.short_ids.shortened(call.caller, [*(one.id for one in answer.results), *told])
+    ids = [one.id for each in answer.conflicts for one in (each.current, *each.previous)]
+    short = await services.short_ids.shortened(call.caller, [*(one.id for one in answer.results), *ids])
     data = output.model_dump(mode="json")
     brief = data | {"results": [_brief(one) for one in data["results"]]}
     lines = list(_lines(answer, output, short, call))
     return Answer(lines, data, untrusted.note(sentences(answer.note, elsewhere)), brief)
 
 
-def _found(result: SearchResult, untrusted: Untrusted, *, explain: bool) -> FoundMemory:
+def _to_output(result: SearchResult, untrusted: Untrusted, *, explain: bool) -> FoundMemory:
     return FoundMemory(
         id=result.id, memory=untrusted.text(result.memory, result.labels), hash=result.hash,
         created_at=result.created_at, updated_at=result.updated_at, score=result.score,
         metadata=untrusted.metadata(result.metadata, result.labels), labels=result.labels,
         expires_at=result.expires_at, valid_until=result.valid_until, parts=result.parts if explain else None,
         newer=result.newer, older=result.older,
-        explanation=_explained(result.explanation), **untrusted.names(result),
+        explanation=_dump_explanation(result.explanation), **untrusted.names(result),
     )  # fmt: skip
 
 
 def _below(answer: SearchAnswer, limit: int) -> list[PassageResult]:
     """The passages that are shown below the memories, best first."""
-    found = [] if answer.passages is None else answer.passages.results
-    said = {inline(one.memory).casefold() for one in answer.results}
-    return [one for one in found if inline(one.content).casefold() not in said][: max(0, limit - len(answer.results))]
+    passages = [] if answer.passages is None else answer.passages.results
+    texts = {inline(one.memory).casefold() for one in answer.results}
+    return [one for one in passages if inline(one.content).casefold() not in texts][
+        : max(0, limit - len(answer.results))
+    ]
 
 
 def _passage(result: PassageResult, untrusted: Untrusted) -> ShownPassage:
-    cut = result.content if len(result.content) <= LONGEST else f"{result.content[: LONGEST - 1]}…"
+    text = result.content if len(result.content) <= LONGEST else f"{result.content[: LONGEST - 1]}…"
     place = f"#{result.position}" if result.path is None else f":{result.first_line}" if result.first_line else ""
     return ShownPassage(
-        id=result.id, content=untrusted.text(cut, result.labels), role=result.role and untrusted.name(result.role),
+        id=result.id, content=untrusted.text(text, result.labels), role=result.role and untrusted.name(result.role),
         source=f"{untrusted.name(result.path or result.thread_id or '')}{place}", created_at=result.created_at,
         namespace=untrusted.name(result.namespace), app_name=untrusted.name(result.app_name), labels=result.labels,
         score=result.score,
     )  # fmt: skip
 
 
-def _brief(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name in {*_SIX, "newer", "parts", "explanation"}}
+def _brief(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name in {*_SIX, "newer", "parts", "explanation"}}
 
 
 def _lines(
@@ -180,21 +182,21 @@ def _lines(
 ) -> Iterable[str]:
     """Yields the compact form: results, conflicts, and the explanation as one line of JSON."""
     arguments, zone = call.arguments, call.caller.timezone
-    asked = call.offer.project.asked(arguments.namespace)
+    project = call.offer.project.implicit(arguments.namespace)
     disputed = {one.id for each in answer.conflicts for one in (each.current, *each.previous)}
-    for result, found in zip(answer.results, output.results, strict=True):
+    for result, memory in zip(answer.results, output.results, strict=True):
         marks = [] if result.newer is None else [f"newer: {short[result.newer]}"]
         marks += ["conflict"] if result.id in disputed else []
-        marks += unusual(result, asked, found.namespace, zone)
-        marks += [f"score {found.score:.2f}"] if arguments.explain and found.score is not None else []
-        yield memory_line(short[result.id], result, found.app_name, found.memory, marks, zone=zone)
+        marks += unusual(result, project, memory.namespace, zone)
+        marks += [f"score {memory.score:.2f}"] if arguments.explain and memory.score is not None else []
+        yield memory_line(short[result.id], result, memory.app_name, memory.memory, marks, zone=zone)
     for part in output.passages or ():
-        marked = brackets(part.labels, part.namespace, asked)
+        suffix = brackets(part.labels, part.namespace, project)
         day, who = day_shown(part.created_at, zone), f" {inline(part.role)}" if part.role else ""
-        yield f"passage {inline(part.source)} {day} {inline(part.app_name)}{marked}{who}: {block(part.content)}"
+        yield f"passage {inline(part.source)} {day} {inline(part.app_name)}{suffix}{who}: {block(part.content)}"
     for each in output.conflicts or ():
-        earlier = ", ".join(_said(one, short, zone) for one in each.previous)
-        yield f"conflict: {inline(each.key)} = {_said(each.current, short, zone)}; earlier: {earlier}"
+        earlier = ", ".join(_format_value(one, short, zone) for one in each.previous)
+        yield f"conflict: {inline(each.key)} = {_format_value(each.current, short, zone)}; earlier: {earlier}"
     if not output.results and not output.passages and not answer.note:
         yield "Nothing was found."
     if arguments.explain:
@@ -203,7 +205,7 @@ def _lines(
         yield f"explanation: {exact_json.dumps(explained).decode()}"
 
 
-def _said(one: PairValue, short: dict[UUID, str], zone: ZoneInfo) -> str:
+def _format_value(one: PairValue, short: dict[UUID, str], zone: ZoneInfo) -> str:
     at = day_shown(datetime.fromisoformat(one.at), zone)
     return f"{inline(one.value)} ({short[one.id]} {at} {inline(one.app)})"
 
@@ -211,10 +213,10 @@ def _said(one: PairValue, short: dict[UUID, str], zone: ZoneInfo) -> str:
 _EXPLANATION: TypeAdapter[Any] = TypeAdapter(Explanation | AnswerExplanation)
 
 
-def _explained(explanation: Explanation | AnswerExplanation | None) -> dict[str, Any] | None:
+def _dump_explanation(explanation: Explanation | AnswerExplanation | None) -> dict[str, Any] | None:
     """Returns an explanation as JSON; None if none was requested."""
-    found: dict[str, Any] | None = None if explanation is None else _EXPLANATION.dump_python(explanation, mode="json")
-    return found
+    data: dict[str, Any] | None = None if explanation is None else _EXPLANATION.dump_python(explanation, mode="json")
+    return data
 
 
 TOOLS: tuple[Tool[Any], ...] = (

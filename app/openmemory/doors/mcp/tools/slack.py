@@ -44,22 +44,22 @@ async def _load(services: Services, call: ToolCall[LoadChannelArguments]) -> Ans
     except Forbidden as error:
         hint = "Ask an administrator to load the channel, or load it for yourself: `openmemory slack load --mine`."
         raise Forbidden(f"Public channels belong to the user {SLACK_BOT}.", code=error.code, hint=hint) from None
-    done = await services.slack.shared.load(
+    result = await services.slack.shared.load(
         bot, arguments.channel_name, asks=call.caller, days=arguments.days, threads=arguments.include_threads
     )
-    statistics = _statistics(done)
+    statistics = _statistics(result)
     lines = [
-        f"{inline(done.channel)}: {', '.join(f'{count} {name}' for name, count in statistics.items() if count)}"
+        f"{inline(result.channel)}: {', '.join(f'{count} {name}' for name, count in statistics.items() if count)}"
         if any(statistics.values())
-        else f"{inline(done.channel)}: nothing is new."
+        else f"{inline(result.channel)}: nothing is new."
     ]
-    note = None if done.complete else "There is more: call load_slack_channel again, which goes on from here."
-    return Answer(lines, {"status": "success", "channel": done.channel, "statistics": statistics}, note)
+    note = None if result.complete else "There is more: call load_slack_channel again, which goes on from here."
+    return Answer(lines, {"status": "success", "channel": result.channel, "statistics": statistics}, note)
 
 
-def _statistics(done: SlackLoaded) -> dict[str, int]:
-    numbers = asdict(done.saved) | {"refused": len(done.saved.refused)}
-    return numbers | {"threads": done.threads, "skipped": sum(done.skipped.values())}
+def _statistics(result: SlackLoaded) -> dict[str, int]:
+    numbers = asdict(result.saved) | {"refused": len(result.saved.refused)}
+    return numbers | {"threads": result.threads, "skipped": sum(result.skipped.values())}
 
 
 async def _search(services: Services, call: ToolCall[SearchChannelsArguments]) -> Answer:
@@ -67,10 +67,10 @@ async def _search(services: Services, call: ToolCall[SearchChannelsArguments]) -
     limit = validation.between(arguments.limit, "limit", 1, 100)
     channel = arguments.channel and arguments.channel.strip().removeprefix("#")
     query = SlackQuery(arguments.query, channel or None, limit=limit)
-    found = await services.slack.searching.search(await _readers(services, call.caller), query)
+    answer = await services.slack.searching.search(await _readers(services, call.caller), query)
     untrusted = Untrusted(services.settings.capture.injection)
     results, lines = list[dict[str, Any]](), list[str]()
-    for one in found.results:
+    for one in answer.results:
         content = untrusted.text(one.content, one.labels)
         place, user = untrusted.name(one.channel), untrusted.name(one.user)
         results.append(
@@ -82,10 +82,10 @@ async def _search(services: Services, call: ToolCall[SearchChannelsArguments]) -
         moment = moment_of(one.timestamp) if one.timestamp else datetime.fromtimestamp(0, UTC)
         lines.append(f"#{inline(place)} {day_shown(moment, call.caller.timezone)} {inline(user)}: {block(content)}")
     data = {
-        "results": results, "query": found.query, "channel_filter": found.channel_filter,
-        "search_method": found.search_method,
+        "results": results, "query": answer.query, "channel_filter": answer.channel_filter,
+        "search_method": answer.search_method,
     }  # fmt: skip
-    return Answer(lines or ["No message matches."], data, untrusted.note(found.note))
+    return Answer(lines or ["No message matches."], data, untrusted.note(answer.note))
 
 
 async def _readers(services: Services, caller: Caller) -> list[Caller]:

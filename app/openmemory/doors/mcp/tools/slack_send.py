@@ -41,40 +41,42 @@ class SendFileArguments(SendArguments):
 
 
 async def _find(services: Services, call: ToolCall[FindUserArguments]) -> Answer:
-    found = await services.slack.sending.user(_sender(call.caller), call.arguments.email)
+    user = await services.slack.sending.user(_sender(call.caller), call.arguments.email)
     untrusted = Untrusted(services.settings.capture.injection)
-    name = untrusted.name(found.name)
-    return Answer([f"{found.id} {inline(name)}"], {"id": found.id, "name": name}, untrusted.note())
+    name = untrusted.name(user.name)
+    return Answer([f"{user.id} {inline(name)}"], {"id": user.id, "name": name}, untrusted.note())
 
 
 async def _message(services: Services, call: ToolCall[SendMessageArguments]) -> Answer:
-    given = call.arguments
+    arguments = call.arguments
     caller = _sender(call.caller)
-    if not await _agreed(call, "message", given.text):
-        return _said("Nothing was sent: the user did not agree.")
-    sent = await services.slack.sending.message(caller, given.to, given.text, given.blocks)
-    return _said(f"Sent to {inline(given.to)}.", asdict(sent))
+    if not await _user_agrees(call, "message", arguments.text):
+        return _text_answer("Nothing was sent: the user did not agree.")
+    result = await services.slack.sending.message(caller, arguments.to, arguments.text, arguments.blocks)
+    return _text_answer(f"Sent to {inline(arguments.to)}.", asdict(result))
 
 
 async def _file(services: Services, call: ToolCall[SendFileArguments]) -> Answer:
-    given = call.arguments
+    arguments = call.arguments
     caller = _sender(call.caller)
-    if not await _agreed(call, f"file {inline(given.name)[:80]}", given.content):
-        return _said("Nothing was sent: the user did not agree.")
-    sent = await services.slack.sending.file(caller, given.to, given.name, given.content, given.comment)
-    return _said(f"Sent to {inline(given.to)}.", asdict(sent))
+    if not await _user_agrees(call, f"file {inline(arguments.name)[:80]}", arguments.content):
+        return _text_answer("Nothing was sent: the user did not agree.")
+    result = await services.slack.sending.file(
+        caller, arguments.to, arguments.name, arguments.content, arguments.comment
+    )
+    return _text_answer(f"Sent to {inline(arguments.to)}.", asdict(result))
 
 
-async def _agreed(call: ToolCall[Any], what: str, text: str) -> bool:
+async def _user_agrees(call: ToolCall[Any], what: str, text: str) -> bool:
     """Returns True if the user agrees. A client that can ask its user always does, whatever `confirm` says.
 
     Raises:
         Invalid: the client cannot ask, and the call does not say that the user has agreed.
     """
-    shown = inline(text)
-    cut = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    line = inline(text)
+    excerpt = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
     if call.ask is not None:
-        return await call.ask(f"Send this {what} to {inline(call.arguments.to)[:200]} in Slack? {cut}")
+        return await call.ask(f"Send this {what} to {inline(call.arguments.to)[:200]} in Slack? {excerpt}")
     if not call.arguments.confirm:
         raise Invalid(
             "confirm", "nothing was sent", code="not_confirmed",
@@ -97,7 +99,7 @@ def _sender(caller: Caller) -> Caller:
     return caller
 
 
-def _said(text: str, data: dict[str, Any] | None = None) -> Answer:
+def _text_answer(text: str, data: dict[str, Any] | None = None) -> Answer:
     return Answer([text], data or {"sent": False}, text=text)
 
 

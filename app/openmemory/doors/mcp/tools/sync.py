@@ -29,10 +29,10 @@ class SyncResult(BaseModel):
 
 
 async def _sync(services: Services, call: ToolCall[Arguments]) -> Answer:
-    done = SyncResult.model_validate(await services.index_sync.run(call.caller, trigger="mcp"), from_attributes=True)
-    data = done.model_dump(mode="json")
+    result = SyncResult.model_validate(await services.index_sync.run(call.caller, trigger="mcp"), from_attributes=True)
+    data = result.model_dump(mode="json")
     counts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in data["statistics"].items())
-    return Answer([f"{done.status}: {counts}"], data)
+    return Answer([f"{result.status}: {counts}"], data)
 
 
 TOOLS: tuple[Tool[Any], ...] = (

@@ -83,34 +83,34 @@ class MessagesOutput(BaseModel):
 async def _log(services: Services, call: ToolCall[LogArguments]) -> Answer:
     arguments = call.arguments
     messages = [_message(each) for each in arguments.messages]
-    namespace = call.offer.project.written(arguments.namespace, arguments.about)
+    namespace = call.offer.project.target(arguments.namespace, arguments.about)
     new = NewMessages(arguments.thread_id, messages, namespace, arguments.title)
     results = await services.conversations.add(call.caller, new)
-    stored = [each for each in results if isinstance(each, MessageAdded)]
-    added = sum(each.event is MessageEvent.ADD for each in stored)
-    where = call.offer.project.shown(namespace)
+    additions = [each for each in results if isinstance(each, MessageAdded)]
+    added = sum(each.event is MessageEvent.ADD for each in additions)
+    where = call.offer.project.format_target(namespace)
     lines = [f"Stored {added} of {len(results)} messages in thread {inline(arguments.thread_id)}{where}."]
-    if known := len(stored) - added:
-        lines.append(f"{known} were there already.")
+    if duplicates := len(additions) - added:
+        lines.append(f"{duplicates} were there already.")
     for number, each in enumerate(results, 1):
         if isinstance(each, Invalid):
             lines.append(f"Message {number} was not stored: {inline(each.message)}")
         elif each.redacted:
             lines.append(f"Message {number}: {', '.join(each.redacted)} redacted.")
-    told = [
+    outcomes = [
         {"error": each.message} if isinstance(each, Invalid) else {"id": str(each.id), "event": each.event.value}
         for each in results
     ]
-    return Answer(lines, {"thread_id": arguments.thread_id, "results": told})
+    return Answer(lines, {"thread_id": arguments.thread_id, "results": outcomes})
 
 
-def _message(given: dict[str, Any]) -> NewMessage | Invalid:
+def _message(value: dict[str, Any]) -> NewMessage | Invalid:
     try:
-        said = LoggedMessage.model_validate(given)
+        message = LoggedMessage.model_validate(value)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
         return Invalid(str(problem["loc"][0]) if problem["loc"] else "messages", str(problem["msg"]).lower())
-    return NewMessage(said.content, said.role, said.id, said.created_at)
+    return NewMessage(message.content, message.role, message.id, message.created_at)
 
 
 async def _find(services: Services, call: ToolCall[FindArguments]) -> Answer:
@@ -124,10 +124,10 @@ async def _find(services: Services, call: ToolCall[FindArguments]) -> Answer:
     )
     answer = await services.search.passages(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
-    found = [_shown(result, untrusted, result.score) for result in answer.results]
-    output = MessagesOutput(results=found).model_dump(mode="json")
-    asked = call.offer.project.asked(arguments.namespace)
-    return Answer(list(_lines(found, asked, call.caller.timezone)), output, untrusted.note(answer.note))
+    messages = [_to_output(result, untrusted, result.score) for result in answer.results]
+    output = MessagesOutput(results=messages).model_dump(mode="json")
+    project = call.offer.project.implicit(arguments.namespace)
+    return Answer(list(_lines(messages, project, call.caller.timezone)), output, untrusted.note(answer.note))
 
 
 async def _read(services: Services, call: ToolCall[ReadArguments]) -> Answer:
@@ -142,13 +142,13 @@ async def _read(services: Services, call: ToolCall[ReadArguments]) -> Answer:
         limit=arguments.limit,
     )
     untrusted = Untrusted(services.settings.capture.injection)
-    found = [_shown(message, untrusted) for message in page.items]
-    more = page.total - len(found)
+    messages = [_to_output(message, untrusted) for message in page.items]
+    more = page.total - len(messages)
     lines = [
-        *_lines(found, call.offer.project.asked(arguments.namespace), call.caller.timezone),
+        *_lines(messages, call.offer.project.implicit(arguments.namespace), call.caller.timezone),
         *([f"{page.total} messages in all."] if more else []),
     ]
-    output = MessagesOutput(results=found).model_dump(mode="json") | {"total": page.total}
+    output = MessagesOutput(results=messages).model_dump(mode="json") | {"total": page.total}
     return Answer(lines, output, untrusted.note())
 
 
@@ -162,11 +162,11 @@ async def _threads(services: Services, call: ToolCall[ThreadsArguments]) -> Answ
         title = untrusted.name(thread.title) if thread.title else ""
         name, app = untrusted.name(thread.thread_id), untrusted.name(thread.app_name)
         where = untrusted.name(thread.namespace)
-        closed = ", closed" if thread.closed_at else ""
-        said = f": {inline(title)}" if title else ""
+        state = ", closed" if thread.closed_at else ""
+        suffix = f": {inline(title)}" if title else ""
         lines.append(
             f"{inline(name)} {day_shown(thread.updated_at, call.caller.timezone)} {inline(app)}"
-            f" [{thread.messages} messages{closed}; namespace {inline(where)}]{said}"
+            f" [{thread.messages} messages{state}; namespace {inline(where)}]{suffix}"
         )
         rows.append(
             {
@@ -178,7 +178,7 @@ async def _threads(services: Services, call: ToolCall[ThreadsArguments]) -> Answ
     return Answer(lines, {"results": rows, "total": page.total}, untrusted.note())
 
 
-def _shown(message: Any, untrusted: Untrusted, score: float | None = None) -> FoundMessage:
+def _to_output(message: Any, untrusted: Untrusted, score: float | None = None) -> FoundMessage:
     return FoundMessage(
         id=message.id, thread_id=untrusted.name(message.thread_id or ""), position=message.position,
         role=untrusted.name(message.role or "user"), content=untrusted.text(message.content, message.labels),
@@ -187,14 +187,14 @@ def _shown(message: Any, untrusted: Untrusted, score: float | None = None) -> Fo
     )  # fmt: skip
 
 
-def _lines(found: Iterable[FoundMessage], asked: str | None, zone: ZoneInfo) -> Iterable[str]:
+def _lines(messages: Iterable[FoundMessage], project: str | None, zone: ZoneInfo) -> Iterable[str]:
     """Yields a line for each message: its thread and number, date, app, speaker, and the text."""
-    for message in found:
-        marked = brackets(message.labels, message.namespace, asked)
+    for message in messages:
+        suffix = brackets(message.labels, message.namespace, project)
         yield (
             f"{inline(message.thread_id)}#{message.position} {day_shown(message.created_at, zone)}"
             f" {inline(message.app_name)}"
-            f"{marked} {inline(message.role)}: {block(message.content)}"
+            f"{suffix} {inline(message.role)}: {block(message.content)}"
         )
 
 

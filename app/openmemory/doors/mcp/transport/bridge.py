@@ -25,7 +25,7 @@ import httpx
 from openmemory.config.addresses import is_loopback
 from openmemory.config.settings import Settings
 from openmemory.doors.mcp.formats import AnswerFormat, default_format
-from openmemory.doors.mcp.toolsets import chosen
+from openmemory.doors.mcp.toolsets import choose_tools
 from openmemory.embedded.folder import default_data_dir, running_service
 from openmemory.errors import OpenMemoryError
 from openmemory.identity.names import one_word
@@ -120,7 +120,7 @@ async def bridge(
         path += f"/{quote(client or settings.access.default_app, safe='')}/http/{quote(user or '', safe='')}"
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     # Assistants are at the other end, whatever the address looks like.
-    choice = chosen(settings.mcp, toolsets, only)
+    choice = choose_tools(settings.mcp, toolsets, only)
     headers["X-MCP-Format"] = default_format(settings.mcp, choice, AnswerFormat.COMPACT)
     headers |= {name: value for name, value in (("X-MCP-Toolsets", toolsets), ("X-MCP-As", only)) if value is not None}
     if project is not None:
@@ -237,10 +237,10 @@ class _Bridge:
 
     def _checked_out(self, headers: dict[str, str]) -> str | None:
         """Adds the commit and the branch of the folder to the headers. Returns the commit, if there is one."""
-        found = {} if self._project is None else self._project.checkout.described()
-        if (branch := found.get("branch")) is not None and len(branch) <= _BRANCH:
+        description = {} if self._project is None else self._project.checkout.described()
+        if (branch := description.get("branch")) is not None and len(branch) <= _BRANCH:
             headers["X-MCP-Branch"] = quote(branch, safe="")
-        if (head := found.get("head")) is not None:
+        if (head := description.get("head")) is not None:
             headers["X-MCP-Head"] = head
         return head
 
@@ -253,18 +253,18 @@ class _Bridge:
         if before == head and clock() - when < COMPARED:
             return
         place = {"namespace": project.namespace, "head": head} | ({"app": self._app} if self._app else {})
-        _, named, user = self._path.partition("/http/")
-        if named and user:
+        _, name, user = self._path.partition("/http/")
+        if name and user:
             place["user_id"] = unquote(user)
         with suppress(httpx.HTTPError):
-            known = _json(await self._http.get(f"{self._url}/api/v1/anchors", params=place))
-            if not isinstance(known, dict) or "anchors" not in known:
+            body = _json(await self._http.get(f"{self._url}/api/v1/anchors", params=place))
+            if not isinstance(body, dict) or "anchors" not in body:
                 return
-            unknown = [one["commit"] for one in known["anchors"] if one["reachable"] is None]
+            unknown = [one["commit"] for one in body["anchors"] if one["reachable"] is None]
             if unknown:
                 reachable, orphaned = await asyncio.to_thread(project.checkout.compare, head, unknown)
-                said = {"reachable": reachable, "orphaned": orphaned}
-                answer = await self._http.post(f"{self._url}/api/v1/anchors", json=place | said)
+                comparison = {"reachable": reachable, "orphaned": orphaned}
+                answer = await self._http.post(f"{self._url}/api/v1/anchors", json=place | comparison)
                 if not answer.is_success:
                     return
             project.compared = head, clock()
@@ -293,7 +293,7 @@ class _Bridge:
         body = _json(response)
         if isinstance(body, list) or (isinstance(body, dict) and "jsonrpc" in body):
             return body
-        return _explained(response, body)
+        return _explain(response, body)
 
     def _headers(self, message: Message) -> dict[str, str]:
         params = message.get("params")
@@ -304,9 +304,9 @@ class _Bridge:
             return {VERSION_HEADER: self._version} if self._version else {}
         method = str(message.get("method", ""))
         headers = {VERSION_HEADER: _header(version), METHOD_HEADER: _header(method)}
-        named = params.get(NAMED_BY.get(method, ""))
-        if isinstance(named, str):
-            headers[NAME_HEADER] = _header(named)
+        name = params.get(NAMED_BY.get(method, ""))
+        if isinstance(name, str):
+            headers[NAME_HEADER] = _header(name)
         return headers
 
     async def _follow(self, response: httpx.Response) -> None:
@@ -367,8 +367,8 @@ class _Bridge:
         result = answer.get("result")
         if self._project and isinstance(result, dict) and isinstance(result.get("instructions"), str):
             note = f"\n{self._project.note}" if self._project.note else ""
-            named = one_word(self._project.namespace, "that of the folder")
-            result["instructions"] += f"\nThe project is {named}.{note}"
+            name = one_word(self._project.namespace, "that of the folder")
+            result["instructions"] += f"\nThe project is {name}.{note}"
 
     def _fail(self, id_: Any, code: int, text: str) -> None:
         self._write(_error(id_, code, text))
@@ -409,7 +409,7 @@ def _json(response: httpx.Response) -> Message | list[Any] | None:
     return body if isinstance(body, dict | list) else None
 
 
-def _explained(response: httpx.Response, body: Message | None) -> str:
+def _explain(response: httpx.Response, body: Message | None) -> str:
     """Returns the words of an answer that is not JSON-RPC: those of the guard, such as that a key is needed."""
     words = [str(body[part]) for part in ("detail", "hint") if body.get(part)] if body is not None else []
     if response.status_code == httpx.codes.UNAUTHORIZED:

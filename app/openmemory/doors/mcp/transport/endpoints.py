@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from openmemory.access.authentication import Authenticator
 from openmemory.config.settings import LimitSettings
 from openmemory.doors.mcp.backlog import Answers, Backlog, attach, too_many
-from openmemory.doors.mcp.http_errors import no_session, refuse, refused
+from openmemory.doors.mcp.http_errors import error_response, no_session, refuse
 from openmemory.doors.mcp.identity import Identity, bind, identified, names_of, offer_of
 from openmemory.doors.mcp.server import mcp_server
 from openmemory.doors.mcp.toolsets import OTHER_SERVERS
@@ -131,12 +131,12 @@ class McpDoors:
         while True:
             await asyncio.sleep(LOOKED_EVERY)
             try:
-                ended = await self._authenticator.ended([stream.principal for stream in self._streams])
+                expired_principals = await self._authenticator.ended([stream.principal for stream in self._streams])
             except Unavailable as error:  # `database` logs this once
                 log.debug("streams: not now: %s", error)
                 continue
             for stream in self._streams:
-                if stream.principal in ended:
+                if stream.principal in expired_principals:
                     stream.scope.cancel()
 
     async def _streamable(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -168,18 +168,18 @@ class McpDoors:
             await refusal(scope, receive, send)
             return
         owner = SessionOwner(names_of(Request(scope), self._limits), principal, bearer=not sender.repeated)
-        opened: list[str] = []
+        session_ids: list[str] = []
         backlog = Backlog(self._limits.session_messages)
 
         async def noting_session(message: Message) -> None:
             """Registers the session that the first event names: from then on its messages belong to this identity."""
-            if not opened and message["type"] == "http.response.body":
-                found = _SESSION.search(message.get("body", b""))
-                if found:
-                    opened.append(found[1].decode())
-                    self._sessions[opened[0]] = _Session(identity, owner, backlog)
+            if not session_ids and message["type"] == "http.response.body":
+                match = _SESSION.search(message.get("body", b""))
+                if match:
+                    session_ids.append(match[1].decode())
+                    self._sessions[session_ids[0]] = _Session(identity, owner, backlog)
                     if self._forwarding is not None:
-                        await self._forwarding.relay.opened(UUID(opened[0]), owner)
+                        await self._forwarding.relay.opened(UUID(session_ids[0]), owner)
             await send(message)
 
         # The first event tells the address for messages as the client sees it.
@@ -197,22 +197,22 @@ class McpDoors:
             self._open[principal] -= 1
             if not self._open[principal]:
                 del self._open[principal]
-            for session in opened:
+            for session in session_ids:
                 self._sessions.pop(session, None)
                 if self._forwarding is not None:
                     self._forwarding.relay.closed(UUID(session))
 
     async def _post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        given = request.query_params.get("session_id", "").replace("-", "").lower()
-        session = self._sessions.get(given)
+        session_id = request.query_params.get("session_id", "").replace("-", "").lower()
+        session = self._sessions.get(session_id)
         if session is None and self._forwarding is not None and scope["method"] == "POST":
             await self._forwarding.post(scope, receive, send)
             return
         sender = request_context_of(scope)
-        if session is not None and not (session.admits(sender) and self._is_named(session, request)):
+        if session is not None and not (session.admits(sender) and self._has_names(session, request)):
             session = None
-        if session is None and scope["method"] == "POST" and given:
+        if session is None and scope["method"] == "POST" and session_id:
             await no_session()(scope, receive, send)
             return
         if session is None:
@@ -227,7 +227,7 @@ class McpDoors:
             if sender.principal is None and identity.principal.id != LOCAL.id:
                 await self._rates.request(identity.principal.id)  # the guard did not know the principal
         except TooMany as error:
-            await refused(429, error)(scope, receive, send)
+            await error_response(429, error)(scope, receive, send)
             return
         bind(scope, identity)
         if (again := await envelope.read(scope, receive, send)) is not None:
@@ -244,16 +244,18 @@ class McpDoors:
     async def _deliver(self, session: UUID, body: bytes) -> int:
         """Delivers a message that another process received to a session of this one. Returns the HTTP status of the
         answer."""
-        found = self._sessions.get(session.hex)
-        if found is None:
+        entry = self._sessions.get(session.hex)
+        if entry is None:
             return 404
         # Another process has checked the credential of the message, unless the session stands for it.
-        opened = found.identity.principal
-        if not await self._authenticator.still_valid(opened if found.owner.bearer else replace(opened, ends=None)):
+        principal = entry.identity.principal
+        if not await self._authenticator.still_valid(
+            principal if entry.owner.bearer else replace(principal, ends=None)
+        ):
             return 404
         scope = posted(MESSAGES, session, body)
-        bind(scope, found.identity)
-        return await status_of(partial(self._hand_over, found.backlog), scope, body)
+        bind(scope, entry.identity)
+        return await status_of(partial(self._hand_over, entry.backlog), scope, body)
 
     async def _identity(self, scope: Scope, receive: Receive, send: Send) -> Identity | None:
         """Returns the caller's identity; None if the request was refused because of its names or its credential."""
@@ -266,7 +268,7 @@ class McpDoors:
             await refuse(400, error.message)(scope, receive, send)
         except Forbidden as error:
             await self._denials.record(principal, error, f"{scope['method']} {scope['route'].path}")
-            await refused(403, error)(scope, receive, send)
+            await error_response(403, error)(scope, receive, send)
         return None
 
     def _full(self, identity: Identity) -> Response | None:
@@ -280,7 +282,7 @@ class McpDoors:
             return refuse(429, words, hint=hint, code="too_many_sessions", retry_after=10)
         return None
 
-    def _is_named(self, session: _Session, request: Request) -> bool:
+    def _has_names(self, session: _Session, request: Request) -> bool:
         """Returns True if the address names nobody, or the same names as when the session was opened."""
         if "user" not in request.path_params:
             return True
@@ -301,34 +303,34 @@ class McpFirst:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request or passes it on."""
         if scope["type"] == "http" and scope["path"].startswith("/mcp"):
-            named = _with_slashes(scope)
+            address = _with_slashes(scope)
             for route in self._routes:
-                match, found = route.matches(scope if named is None else {**scope, "path": named.path})
+                match, child_scope = route.matches(scope if address is None else {**scope, "path": address.path})
                 if match is Match.FULL:
-                    scope.update(found)
+                    scope.update(child_scope)
                     scope["route"] = route
-                    if named is not None:
-                        scope["path_params"] = named.parameters
+                    if address is not None:
+                        scope["path_params"] = address.parameters
                     await route.handle(scope, receive, send)
                     return
         await self._app(scope, receive, send)
 
 
-class _Named(NamedTuple):
+class _Address(NamedTuple):
     """An address whose names contain slashes: its path with other names in their place, and the names."""
 
     path: str
     parameters: dict[str, str]
 
 
-def _with_slashes(scope: Scope) -> _Named | None:
+def _with_slashes(scope: Scope) -> _Address | None:
     """Returns the names of an address if one contains a slash. Percent-encoded, a slash is part of the name; decoded,
     it would not be."""
     raw: bytes = scope.get("raw_path") or b""
-    if b"%2f" not in raw.lower() or (found := _NAMED.fullmatch(raw.decode("latin-1"))) is None:
+    if b"%2f" not in raw.lower() or (match := _NAMED.fullmatch(raw.decode("latin-1"))) is None:
         return None
-    client, transport, user, rest = found.groups()
-    return _Named(f"/mcp/-/{transport}/-{rest}", {"client": unquote(client), "user": unquote(user)})
+    client, transport, user, rest = match.groups()
+    return _Address(f"/mcp/-/{transport}/-{rest}", {"client": unquote(client), "user": unquote(user)})
 
 
 class _Door(Route):

@@ -45,8 +45,8 @@ def malformed(body: bytes) -> Response | None:
         message = from_json(body, allow_inf_nan=False)
     except ValueError as wrong:
         return not_json(wrong)
-    found = problem(message)
-    return None if found is None else invalid(found, message)
+    reason = problem(message)
+    return None if reason is None else invalid(reason, message)
 
 
 def not_json(wrong: ValueError) -> Response:
@@ -54,9 +54,9 @@ def not_json(wrong: ValueError) -> Response:
     return error(PARSE_ERROR, f"Parse error: {wrong}", None)
 
 
-def invalid(found: str, message: Any = None) -> Response:
+def invalid(reason: str, message: Any = None) -> Response:
     """Returns the response to JSON that is not a message, with the message's id if it has one."""
-    return error(INVALID_REQUEST, f"Invalid request: {found}", _id(message))
+    return error(INVALID_REQUEST, f"Invalid request: {reason}", _id(message))
 
 
 def id_of(body: bytes) -> str | int | None:

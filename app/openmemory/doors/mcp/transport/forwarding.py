@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from openmemory.config.settings import LimitSettings
 from openmemory.doors.mcp.backlog import too_many
-from openmemory.doors.mcp.http_errors import no_session, refused
+from openmemory.doors.mcp.http_errors import error_response, no_session
 from openmemory.doors.mcp.identity import names_of
 from openmemory.doors.mcp.transport.envelope import malformed
 from openmemory.errors import Invalid, Unavailable
@@ -60,10 +60,10 @@ class Forwarding:
     async def _unknown(self, request: Request, session: UUID) -> Response | None:
         """Refuses a sender without a credential and a session before megabytes of its body are read and parsed."""
         try:
-            known = request_context_of(request.scope).principal is not None or await self.relay.stands(session)
+            exists = request_context_of(request.scope).principal is not None or await self.relay.stands(session)
         except Unavailable as error:
-            return refused(503, error)
-        return None if known else no_session()
+            return error_response(503, error)
+        return None if exists else no_session()
 
     async def _answer(self, request: Request, session: UUID) -> Response:
         try:
@@ -79,7 +79,7 @@ class Forwarding:
                 session, MessageSender(names, None if principal is None else principal.id), body
             )
         except Unavailable as error:
-            return refused(503, error)
+            return error_response(503, error)
         if status == 404:
             return no_session()
         if status == 429:
@@ -118,30 +118,30 @@ async def status_of(app: ASGIApp, scope: Scope, body: bytes) -> int:
 
     The application continues in the background: a session takes a message when it has time for it.
     """
-    answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     unread = [body]
 
     async def receive() -> Message:
         return {"type": "http.request", "body": unread.pop() if unread else b"", "more_body": False}
 
     async def send(message: Message) -> None:
-        if message["type"] == "http.response.start" and not answered.done():
-            answered.set_result(message["status"])
+        if message["type"] == "http.response.start" and not status.done():
+            status.set_result(message["status"])
 
     async def run() -> None:
         try:
             await app(scope, receive, send)
-            if not answered.done():
+            if not status.done():
                 raise RuntimeError("there was no answer")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             log.debug("a session ended before it took a message that it had accepted")
         except Exception as error:
-            if answered.done():
+            if status.done():
                 log.exception("a session failed to take a message that it had accepted")
             else:
-                answered.set_exception(error)
+                status.set_exception(error)
 
     task = asyncio.create_task(run())
     _delivering.add(task)
     task.add_done_callback(_delivering.discard)
-    return await answered
+    return await status

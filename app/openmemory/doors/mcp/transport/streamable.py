@@ -20,7 +20,7 @@ from openmemory.access.rate_limits import RateLimiter
 from openmemory.config.settings import LimitSettings
 from openmemory.doors.mcp import progress
 from openmemory.doors.mcp.client_names import repeating_name
-from openmemory.doors.mcp.http_errors import refused
+from openmemory.doors.mcp.http_errors import error_response
 from openmemory.doors.mcp.identity import identity_of
 from openmemory.doors.mcp.transport import envelope
 from openmemory.errors import TooMany
@@ -71,7 +71,7 @@ class Streamable:
         elif (refusal := envelope.malformed(body)) is not None:
             await refusal(scope, receive, send)
         else:
-            door = self._events if progress.wanted(scope, body) else self._json
+            door = self._events if progress.reports_progress(scope, body) else self._json
             if identity_of(Request(scope)).app is None:
                 send = repeating_name(body, self._limits, send)
             await door.handle_request(scope, envelope.again(body, receive), send)
@@ -86,13 +86,13 @@ class Streamable:
             if principal.metered and len(messages) > 1:
                 await self._rates.request(principal.id, len(messages) - 1)  # the guard has counted one
         except TooMany as error:
-            return refused(429, error)
+            return error_response(429, error)
         answers = []
         for message in messages:
             if (problem := envelope.problem(message) or _unfit(message)) is not None:
                 answers.append(bytes(envelope.invalid(problem, message).body))
                 continue
-            status, answer = await _answered(self._json, scope, envelope.again(to_json(message), receive))
+            status, answer = await _collect_response(self._json, scope, envelope.again(to_json(message), receive))
             if status in _NOT_FOR_US:
                 return Response(answer, status, media_type="application/json")
             if answer:
@@ -128,7 +128,7 @@ def _not_served(version: str, body: bytes) -> Response:
     return envelope.error(UNSUPPORTED_PROTOCOL_VERSION, words, envelope.id_of(body), data)
 
 
-async def _answered(door: StreamableHTTPSessionManager, scope: Scope, receive: Receive) -> tuple[int, bytes]:
+async def _collect_response(door: StreamableHTTPSessionManager, scope: Scope, receive: Receive) -> tuple[int, bytes]:
     """Returns the status and the body of an answer."""
     status, body = 500, b""
 

@@ -12,8 +12,8 @@ from openmemory.search.schemas import Method
 
 
 @contextmanager
-def named(**arguments: str) -> Iterator[None]:
-    """Gives an error about a field the name of the argument that holds it: `with named(number="session_num"):`."""
+def rename_errors(**arguments: str) -> Iterator[None]:
+    """Names the argument in an error about its field: `with rename_errors(number="session_num"):`."""
     try:
         yield
     except Invalid as error:
@@ -29,6 +29,6 @@ def found_by(method: Method, query: str, results: list[dict[str, Any]]) -> dict[
     return {"search_type": type_, "query": query, "count": len(results), "results": results}
 
 
-def not_found(said: str) -> Answer:
-    """Returns the answer for something that is not there, which is no error. `said`: the compact form."""
-    return Answer([said], {"found": False}, text="not found")
+def not_found(line: str) -> Answer:
+    """Returns the answer for something that is not there, which is no error. `line`: the compact form."""
+    return Answer([line], {"found": False}, text="not found")

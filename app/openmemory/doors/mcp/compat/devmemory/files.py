@@ -12,7 +12,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from openmemory.doors.mcp.compact import block, brackets, inline
-from openmemory.doors.mcp.compat.devmemory.answers import found_by, named
+from openmemory.doors.mcp.compat.devmemory.answers import found_by, rename_errors
 from openmemory.doors.mcp.tool import Answer, Arguments, Id, Items, JsonObject, Time, Tool, ToolCall
 from openmemory.doors.mcp.untrusted import Untrusted
 from openmemory.errors import BatchRefused, Invalid
@@ -80,36 +80,38 @@ async def _find(services: Services, call: ToolCall[FilesArguments]) -> Answer:
         languages=() if arguments.language is None else (arguments.language.lower(),),
         symbol=arguments.symbol or "",
     )
-    found, _, note = await _found(services, call.caller, query)
-    output = PassagesOutput(results=found).model_dump(mode="json")
-    return Answer(list(_lines(found, call.offer.project.asked(arguments.namespace))), output, note)
+    passages, _, note = await _search_passages(services, call.caller, query)
+    output = PassagesOutput(results=passages).model_dump(mode="json")
+    return Answer(list(_lines(passages, call.offer.project.implicit(arguments.namespace))), output, note)
 
 
 async def _index(services: Services, call: ToolCall[IndexArguments]) -> Answer:
-    given = call.arguments
-    path = given.file_path.removeprefix("./")
-    defined = given.symbols if isinstance(given.symbols, list) else [given.symbols] if given.symbols else []
+    arguments = call.arguments
+    path = arguments.file_path.removeprefix("./")
+    defined = (
+        arguments.symbols if isinstance(arguments.symbols, list) else [arguments.symbols] if arguments.symbols else []
+    )
     symbols = [one if isinstance(one, str) else exact_json.dumps(one).decode() for one in defined]
-    parts = [given.summary or "", f"Type: {given.file_type}" if given.file_type else "", ", ".join(symbols)]
+    parts = [arguments.summary or "", f"Type: {arguments.file_type}" if arguments.file_type else "", ", ".join(symbols)]
     text = "\n\n".join(part for part in parts if part)
-    with named(path="file_path", text="summary"):
-        if not text and await _is_known(services, call.caller, given.project_id, path):
-            said = f"Indexed: {inline(path)}"
-            return Answer([said], {"file_path": path, "event": FileEvent.NONE.value}, text=said)
+    with rename_errors(path="file_path", text="summary"):
+        if not text and await _is_stored(services, call.caller, arguments.project_id, path):
+            summary = f"Indexed: {inline(path)}"
+            return Answer([summary], {"file_path": path, "event": FileEvent.NONE.value}, text=summary)
         new = NewFile(path, text or path)  # so that at least the words of the path are found
         try:
-            [stored] = await services.files.store(call.caller, given.project_id, [new])
+            [result] = await services.files.store(call.caller, arguments.project_id, [new])
         except BatchRefused as error:
             raise error.refused[0] from None
-        if isinstance(stored, Invalid):
-            raise stored
-    said = f"Indexed: {inline(stored.path)}"
-    notes = [f"{', '.join(stored.redacted)} redacted."] if stored.redacted else []
-    note = " ".join([*notes, *([stored.note] if stored.note else [])]) or None
-    return Answer([said], {"file_path": stored.path, "event": stored.event.value}, note, said)
+        if isinstance(result, Invalid):
+            raise result
+    summary = f"Indexed: {inline(result.path)}"
+    notes = [f"{', '.join(result.redacted)} redacted."] if result.redacted else []
+    note = " ".join([*notes, *([result.note] if result.note else [])]) or None
+    return Answer([summary], {"file_path": result.path, "event": result.event.value}, note, summary)
 
 
-async def _is_known(services: Services, caller: Caller, project: str, path: str) -> bool:
+async def _is_stored(services: Services, caller: Caller, project: str, path: str) -> bool:
     """Returns True if a file is stored that the caller may read."""
     if Scope.READ not in caller.principal.scopes:
         return False
@@ -118,30 +120,30 @@ async def _is_known(services: Services, caller: Caller, project: str, path: str)
 
 
 async def _search_index(services: Services, call: ToolCall[SearchIndexArguments]) -> Answer:
-    given = call.arguments
-    query = SearchQuery(given.query, limit=given.limit, namespaces=(given.project_id,), kinds=_KINDS)
-    found, method, note = await _found(services, call.caller, query)
+    arguments = call.arguments
+    query = SearchQuery(arguments.query, limit=arguments.limit, namespaces=(arguments.project_id,), kinds=_KINDS)
+    passages, method, note = await _search_passages(services, call.caller, query)
     results = [
         {
             "id": str(one.id), "project_id": one.namespace, "file_path": one.path, "file_type": one.language,
             "summary": one.content, "created_by": one.app_name, "created_at": one.created_at.isoformat(),
             "score": one.score,
         }
-        for one in found
+        for one in passages
     ]  # fmt: skip
-    return Answer(list(_lines(found, given.project_id)), found_by(method, given.query, results), note)
+    return Answer(list(_lines(passages, arguments.project_id)), found_by(method, arguments.query, results), note)
 
 
-async def _found(
+async def _search_passages(
     services: Services, caller: Caller, query: SearchQuery
 ) -> tuple[list[FoundPassage], Method, str | None]:
     answer = await services.search.passages(caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
-    found = [_shown(result, untrusted) for result in answer.results]
-    return found, answer.search_method, untrusted.note(answer.note)
+    passages = [_to_passage(result, untrusted) for result in answer.results]
+    return passages, answer.search_method, untrusted.note(answer.note)
 
 
-def _shown(result: PassageResult, untrusted: Untrusted) -> FoundPassage:
+def _to_passage(result: PassageResult, untrusted: Untrusted) -> FoundPassage:
     return FoundPassage(
         id=result.id, path=untrusted.name(result.path or ""), first_line=result.first_line, last_line=result.last_line,
         heading=result.heading and untrusted.name(result.heading), language=result.language,
@@ -151,13 +153,13 @@ def _shown(result: PassageResult, untrusted: Untrusted) -> FoundPassage:
     )  # fmt: skip
 
 
-def _lines(found: Iterable[FoundPassage], asked: str | None) -> Iterable[str]:
+def _lines(passages: Iterable[FoundPassage], project: str | None) -> Iterable[str]:
     """Yields each passage: its file and lines, what is unusual, its headings, and the text."""
-    for passage in found:
-        marked = brackets(passage.labels, passage.namespace, asked)
+    for passage in passages:
+        suffix = brackets(passage.labels, passage.namespace, project)
         under = f" {inline(passage.heading)}" if passage.heading else ""
         yield (
-            f"{inline(passage.path)}:{passage.first_line}-{passage.last_line}{marked}{under}:\n"
+            f"{inline(passage.path)}:{passage.first_line}-{passage.last_line}{suffix}{under}:\n"
             f"  {block(passage.content)}"
         )
 

@@ -78,25 +78,25 @@ class ValueOutput(BaseModel):
 
 
 async def _register(services: Services, call: ToolCall[RegisterArguments]) -> Answer:
-    given = call.arguments
-    new = NewProject(given.id, given.name, given.root_path)
-    found = await services.projects.register(call.caller, new)
+    arguments = call.arguments
+    new = NewProject(arguments.id, arguments.name, arguments.root_path)
+    project = await services.projects.register(call.caller, new)
     untrusted = Untrusted(services.settings.capture.injection)
-    said = f"Project registered: {inline(found.name or '')} ({inline(given.id)})"
-    return Answer([said], _project(found, untrusted), text=said)
+    message = f"Project registered: {inline(project.name or '')} ({inline(arguments.id)})"
+    return Answer([message], _project(project, untrusted), text=message)
 
 
 async def _projects(services: Services, call: ToolCall[NoArguments]) -> Answer:
-    listed = await services.projects.list(call.caller)
+    page = await services.projects.list(call.caller)
     untrusted = Untrusted(services.settings.capture.injection)
-    found = [_project(one, untrusted) for one in listed.projects]
+    outputs = [_project(one, untrusted) for one in page.projects]
     lines = [
         f"{inline(one['id'])}: {inline(one['name'])} ({one['memory_count']} memories, {one['session_count']}"
         f" conversations, {one['file_count']} files, {one['document_count']} documents)"
-        for one in found
+        for one in outputs
     ]
     lines = lines or ["There are no projects that you may read."]
-    return Answer(lines, {"results": found}, untrusted.note(), found)
+    return Answer(lines, {"results": outputs}, untrusted.note(), outputs)
 
 
 async def _status(services: Services, call: ToolCall[StatusArguments]) -> Answer:
@@ -121,43 +121,45 @@ def _project(one: RegisteredProject, untrusted: Untrusted) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _set(services: Services, call: ToolCall[SetArguments]) -> Answer:
-    given = call.arguments
-    done = await services.values.set(call.caller, NewValue(given.topic, given.key, given.value, given.project_id))
-    name = f"{inline(given.topic)}/{inline(given.key)}"
-    said = "unchanged" if done.event is Event.NONE else "set"
-    data = {"id": str(done.id), "event": done.event.value, "revision": done.revision}
+async def _set_value(services: Services, call: ToolCall[SetArguments]) -> Answer:
+    arguments = call.arguments
+    result = await services.values.set(
+        call.caller, NewValue(arguments.topic, arguments.key, arguments.value, arguments.project_id)
+    )
+    name = f"{inline(arguments.topic)}/{inline(arguments.key)}"
+    status = "unchanged" if result.event is Event.NONE else "set"
+    data = {"id": str(result.id), "event": result.event.value, "revision": result.revision}
     # Its vector follows in a moment, unless the model or the index is away.
     embedded = "yes" if services.spaces.serving.answers else "no"
-    return Answer([f"Memory {said}: {name}"], data, text=f"Memory set: {name} (embedded: {embedded})")
+    return Answer([f"Memory {status}: {name}"], data, text=f"Memory set: {name} (embedded: {embedded})")
 
 
 async def _get(services: Services, call: ToolCall[KeyArguments]) -> Answer:
-    given = call.arguments
+    arguments = call.arguments
     try:
-        found = await services.values.get(call.caller, given.topic, given.key, [given.project_id])
+        value = await services.values.get(call.caller, arguments.topic, arguments.key, [arguments.project_id])
     except NotFound:
-        return not_found(f"There is no value {inline(given.topic)}/{inline(given.key)} that you may read.")
+        return not_found(f"There is no value {inline(arguments.topic)}/{inline(arguments.key)} that you may read.")
     untrusted = Untrusted(services.settings.capture.injection)
-    output = _output(found, untrusted)
+    output = _output(value, untrusted)
     return Answer([_line(output)], output.model_dump(mode="json"), untrusted.note())
 
 
 async def _list(services: Services, call: ToolCall[ListValuesArguments]) -> Answer:
-    given = call.arguments
+    arguments = call.arguments
     page = await services.values.list(
-        call.caller, namespaces=[given.project_id], topic=given.topic, page=given.page, size=_PAGE
+        call.caller, namespaces=[arguments.project_id], topic=arguments.topic, page=arguments.page, size=_PAGE
     )
     untrusted = Untrusted(services.settings.capture.injection)
-    found = [_output(one, untrusted) for one in page.items]
-    lines = listing([_line(one) for one in found], page, "There are no values that you may read.")
-    results = [one.model_dump(mode="json") for one in found]
+    outputs = [_output(one, untrusted) for one in page.items]
+    lines = listing([_line(one) for one in outputs], page, "There are no values that you may read.")
+    results = [one.model_dump(mode="json") for one in outputs]
     return Answer(lines, {"results": results, "total": page.total}, untrusted.note(further(page)), results)
 
 
 async def _search(services: Services, call: ToolCall[SearchValuesArguments]) -> Answer:
-    given = call.arguments
-    query = SearchQuery(given.query, limit=given.limit, namespaces=(given.project_id,), kinds=(KEYED,))
+    arguments = call.arguments
+    query = SearchQuery(arguments.query, limit=arguments.limit, namespaces=(arguments.project_id,), kinds=(KEYED,))
     answer = await services.search.search(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
     results: list[dict[str, Any]] = []
@@ -172,22 +174,22 @@ async def _search(services: Services, call: ToolCall[SearchValuesArguments]) -> 
             }
         )  # fmt: skip
     lines = [f"{inline(one['topic'])}/{inline(one['key'])}: {block(one['value'])}" for one in results]
-    data = found_by(answer.search_method, given.query, results)
+    data = found_by(answer.search_method, arguments.query, results)
     return Answer(lines or ["There is no value that you may read."], data, untrusted.note(answer.note))
 
 
 async def _delete(services: Services, call: ToolCall[KeyArguments]) -> Answer:
-    given = call.arguments
-    gone = await services.values.delete(call.caller, given.topic, given.key, given.project_id)
-    said = f"Deleted: {inline(given.topic)}/{inline(given.key)}"
-    return Answer([said], {"id": str(gone)}, text=said)
+    arguments = call.arguments
+    value_id = await services.values.delete(call.caller, arguments.topic, arguments.key, arguments.project_id)
+    message = f"Deleted: {inline(arguments.topic)}/{inline(arguments.key)}"
+    return Answer([message], {"id": str(value_id)}, text=message)
 
 
-def _output(found: StoredValue, untrusted: Untrusted) -> ValueOutput:
+def _output(value: StoredValue, untrusted: Untrusted) -> ValueOutput:
     return ValueOutput(
-        id=found.id, project_id=untrusted.name(found.namespace), topic=untrusted.name(found.topic),
-        key=untrusted.name(found.key), value=untrusted.text(found.value, found.labels),
-        created_by=untrusted.name(found.app_name), created_at=found.created_at, updated_at=found.updated_at,
+        id=value.id, project_id=untrusted.name(value.namespace), topic=untrusted.name(value.topic),
+        key=untrusted.name(value.key), value=untrusted.text(value.value, value.labels),
+        created_by=untrusted.name(value.app_name), created_at=value.created_at, updated_at=value.updated_at,
     )  # fmt: skip
 
 
@@ -214,7 +216,7 @@ TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "memory_set", "Set a value", "Remember a value under a topic and a key. It replaces the one before.",
         SetArguments, ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True),
-        _set, "Error setting value", toolset="projects",
+        _set_value, "Error setting value", toolset="projects",
     ),
     Tool(
         "memory_get", "Get a value", "Read the value under a topic and a key.",

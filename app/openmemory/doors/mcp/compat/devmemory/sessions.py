@@ -12,7 +12,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from openmemory.doors.mcp.compact import block, brackets, further, inline, listing
-from openmemory.doors.mcp.compat.devmemory.answers import found_by, named, not_found
+from openmemory.doors.mcp.compat.devmemory.answers import found_by, not_found, rename_errors
 from openmemory.doors.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall, absent
 from openmemory.doors.mcp.untrusted import Untrusted
 from openmemory.errors import NotFound
@@ -77,32 +77,36 @@ class FoundInSession(BaseModel):
 
 
 async def _create(services: Services, call: ToolCall[CreateArguments]) -> Answer:
-    given = call.arguments
-    new = NewSession(given.session_num, given.title, given.summary or "", given.content or "", given.project_id)
-    with named(number="session_num"):
-        saved = await services.sessions.save(call.caller, new)
-    done = {"ADD": "created", "UPDATE": "updated", "NONE": "is unchanged"}[saved.event.value]
-    data = {"id": str(saved.id), "session_num": saved.number, "event": saved.event.value}
-    data |= {"redacted": saved.redacted} if saved.redacted else {}
-    notes = [f"{', '.join(saved.redacted)} redacted."] if saved.redacted else []
-    notes += [f"It replaces the session of {Untrusted().name(saved.replaces)}."] if saved.replaces else []
-    note = " ".join([*notes, *([saved.note] if saved.note else [])]) or None
-    name, title = f"Session {saved.number}", inline(saved.title)
-    return Answer([f"{name} {done}: {title}"], data, note, f"{name} created: {title}")
+    arguments = call.arguments
+    new = NewSession(
+        arguments.session_num, arguments.title, arguments.summary or "", arguments.content or "", arguments.project_id
+    )
+    with rename_errors(number="session_num"):
+        session = await services.sessions.save(call.caller, new)
+    verb = {"ADD": "created", "UPDATE": "updated", "NONE": "is unchanged"}[session.event.value]
+    data = {"id": str(session.id), "session_num": session.number, "event": session.event.value}
+    data |= {"redacted": session.redacted} if session.redacted else {}
+    notes = [f"{', '.join(session.redacted)} redacted."] if session.redacted else []
+    notes += [f"It replaces the session of {Untrusted().name(session.replaces)}."] if session.replaces else []
+    note = " ".join([*notes, *([session.note] if session.note else [])]) or None
+    name, title = f"Session {session.number}", inline(session.title)
+    return Answer([f"{name} {verb}: {title}"], data, note, f"{name} created: {title}")
 
 
 async def _get(services: Services, call: ToolCall[GetArguments]) -> Answer:
-    given = call.arguments
+    arguments = call.arguments
     try:
-        with named(number="session_num"):
-            found = await services.sessions.read(call.caller, given.session_num, namespaces=(given.project_id,))
+        with rename_errors(number="session_num"):
+            record = await services.sessions.read(
+                call.caller, arguments.session_num, namespaces=(arguments.project_id,)
+            )
     except NotFound:
-        return not_found(f"There is no session {given.session_num} that you may read.")
+        return not_found(f"There is no session {arguments.session_num} that you may read.")
     untrusted = Untrusted(services.settings.capture.injection)
-    pages = max(1, -(-len(found.content) // _PAGE))
-    page = max(1, min(given.page, pages))
-    part = untrusted.text(found.content[(page - 1) * _PAGE : page * _PAGE], found.labels)
-    output = _session(found.session, untrusted, found.labels)
+    pages = max(1, -(-len(record.content) // _PAGE))
+    page = max(1, min(arguments.page, pages))
+    part = untrusted.text(record.content[(page - 1) * _PAGE : page * _PAGE], record.labels)
+    output = _session(record.session, untrusted, record.labels)
     output = output.model_copy(update={"content": part, "pages": pages})
     lines = [
         _line(output, call.caller.timezone),
@@ -115,23 +119,23 @@ async def _get(services: Services, call: ToolCall[GetArguments]) -> Answer:
 
 
 async def _list(services: Services, call: ToolCall[ListSessionsArguments]) -> Answer:
-    given = call.arguments
-    page = await services.sessions.list(call.caller, namespaces=(given.project_id,), page=given.page)
+    arguments = call.arguments
+    page = await services.sessions.list(call.caller, namespaces=(arguments.project_id,), page=arguments.page)
     untrusted = Untrusted(services.settings.capture.injection)
-    found = [_session(session, untrusted, ()) for session in page.items]
-    lines = [_line(one, call.caller.timezone) for one in found]
+    outputs = [_session(session, untrusted, ()) for session in page.items]
+    lines = [_line(one, call.caller.timezone) for one in outputs]
     lines = listing(lines, page, "There is no session that you may read.")
-    results = [one.model_dump(mode="json") for one in found]
+    results = [one.model_dump(mode="json") for one in outputs]
     return Answer(lines, {"results": results, "total": page.total}, untrusted.note(further(page)), results)
 
 
 async def _search(services: Services, call: ToolCall[SearchSessionsArguments]) -> Answer:
-    given = call.arguments
+    arguments = call.arguments
     kinds = (PassageKind.SESSION.value,)
-    query = SearchQuery(given.query, limit=given.limit, namespaces=(given.project_id,), kinds=kinds)
+    query = SearchQuery(arguments.query, limit=arguments.limit, namespaces=(arguments.project_id,), kinds=kinds)
     answer = await services.search.passages(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
-    found = [
+    outputs = [
         FoundInSession(
             id=result.id, project_id=untrusted.name(result.namespace),
             session_num=number_of(result.thread_id),
@@ -142,11 +146,11 @@ async def _search(services: Services, call: ToolCall[SearchSessionsArguments]) -
         for result in answer.results
     ]  # fmt: skip
     lines = [
-        f"{one.session_num}{brackets(one.labels, one.project_id, given.project_id)} {inline(one.title)}:"
+        f"{one.session_num}{brackets(one.labels, one.project_id, arguments.project_id)} {inline(one.title)}:"
         f"\n  {block(one.content)}"
-        for one in found
+        for one in outputs
     ]
-    data = found_by(answer.search_method, given.query, [one.model_dump(mode="json") for one in found])
+    data = found_by(answer.search_method, arguments.query, [one.model_dump(mode="json") for one in outputs])
     return Answer(lines, data, untrusted.note(answer.note))
 
 

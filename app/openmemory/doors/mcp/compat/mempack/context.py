@@ -56,7 +56,7 @@ class QueryArguments(ProjectArguments):
     query: str = Field(description="The task or question.")
     budget: int = Field(BUDGET, description="Tokens.")
 
-    def asked(self) -> str:
+    def question(self) -> str:
         """Returns the query.
 
         Raises:
@@ -117,20 +117,20 @@ async def _initial(services: Services, call: ToolCall[InitialArguments]) -> Answ
 
 
 async def _context(services: Services, call: ToolCall[ContextArguments]) -> Answer:
-    given = call.arguments
-    namespace = given.namespace(call.offer)
+    arguments = call.arguments
+    namespace = arguments.namespace(call.offer)
     query = ContextQuery(
-        given.asked(), namespace, given.budget, None, given.detail, given.cluster,
-        head=given.head(call.offer), orphans=given.include_orphans,
+        arguments.question(), namespace, arguments.budget, None, arguments.detail, arguments.cluster,
+        head=arguments.head(call.offer), orphans=arguments.include_orphans,
     )  # fmt: skip
     pack = await services.context.pack(call.caller, query)
     lines = [pack.text] if pack.text else ["Nothing that you may read fits."]
-    return Answer(lines, _packed(pack, given, call.offer), pack.note)
+    return Answer(lines, _to_mempack(pack, arguments, call.offer), pack.note)
 
 
-def _packed(pack: ContextPack, given: ProjectArguments, offer: Offer) -> dict[str, Any]:
+def _to_mempack(pack: ContextPack, arguments: ProjectArguments, offer: Offer) -> dict[str, Any]:
     """A pack in the fields of Mempack. A field is empty if our search has no such value, for example `intent`."""
-    here = offer.project.name is not None and given.repo in (None, offer.project.name)
+    here = offer.project.name is not None and arguments.repo in (None, offer.project.name)
     mode = "bm25" if pack.search_method is Method.LEXICAL else "hybrid"
     links = [{"from": str(link.from_id), "rel": link.rel, "to": str(link.to_id)} for link in pack.links]
     return {
@@ -138,9 +138,9 @@ def _packed(pack: ContextPack, given: ProjectArguments, offer: Offer) -> dict[st
         "tool": "mem_get_context",
         "repo": {
             "repo_id": pack.namespace, "git_root": (here and offer.project.folder) or "",
-            "head": given.head(offer) or "", "branch": (here and offer.branch) or "",
+            "head": arguments.head(offer) or "", "branch": (here and offer.branch) or "",
         },
-        "workspace": given.workspace or "default",
+        "workspace": arguments.workspace or "default",
         "search_meta": {
             "query": pack.query, "sanitized_query": pack.query, "mode": mode, "mode_used": mode,
             "vector_used": mode == "hybrid", "fallback_reason": pack.note or "",
@@ -197,9 +197,13 @@ def _side(side: ConflictSide) -> dict[str, Any]:
 
 
 async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answer:
-    given = call.arguments
+    arguments = call.arguments
     query = ContextQuery(
-        given.asked(), given.namespace(call.offer), given.budget, explain=True, head=given.head(call.offer)
+        arguments.question(),
+        arguments.namespace(call.offer),
+        arguments.budget,
+        explain=True,
+        head=arguments.head(call.offer),
     )
     pack = await services.context.pack(call.caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
@@ -222,58 +226,64 @@ async def _explain(services: Services, call: ToolCall[ExplainArguments]) -> Answ
 _EVIDENCE = ("bm25", "fts_rank", "vector_score", "vector_rank", "fusion", "bonus", "penalty")
 
 
-def _evidence(found: ItemEvidence | None) -> dict[str, Any]:
+def _evidence(evidence: ItemEvidence | None) -> dict[str, Any]:
     """The evidence for an item, in the fields of Mempack."""
-    if found is None:
+    if evidence is None:
         return dict.fromkeys(_EVIDENCE) | {"superseded": False}
-    words, meaning = found.words, found.meaning
+    words, meaning = evidence.words, evidence.meaning
     return {
         "bm25": words and words.score, "fts_rank": words and words.rank,
         "vector_score": meaning and meaning.score, "vector_rank": meaning and meaning.rank,
-        "fusion": found.fusion, "bonus": found.bonus, "penalty": found.penalty, "superseded": found.superseded,
+        "fusion": evidence.fusion, "bonus": evidence.bonus, "penalty": evidence.penalty,
+        "superseded": evidence.superseded,
     }  # fmt: skip
 
 
 async def _usage(services: Services, call: ToolCall[UsageArguments]) -> Answer:
-    given = call.arguments
-    if given.me and given.repo:
+    arguments = call.arguments
+    if arguments.me and arguments.repo:
         raise Invalid("me", "must be left out where repo is given")
-    namespace = None if given.me else given.namespace(call.offer)
+    namespace = None if arguments.me else arguments.namespace(call.offer)
     report = partial(services.reads.report, call.caller, days=MAX_DAYS)
     overall = _totals((await report()).total)
     if namespace is None:
-        data, shown = {"scope": "profile", "overall": overall}, overall
+        data, sums = {"scope": "profile", "overall": overall}, overall
     else:
-        shown = _totals((await report(namespace=namespace)).total)
-        data = {"scope": "repo", "repo_id": namespace, "repo": shown, "overall": overall}
+        sums = _totals((await report(namespace=namespace)).total)
+        data = {"scope": "repo", "repo_id": namespace, "repo": sums, "overall": overall}
     lines = [
-        f"{shown['request_count']} packs in a year: {shown['used_total']:,} tokens given, {shown['saved_total']:,}"
-        f" saved against the full texts, {shown['dropped_total']:,} left out."
+        f"{sums['request_count']} packs in a year: {sums['used_total']:,} tokens given, {sums['saved_total']:,}"
+        f" saved against the full texts, {sums['dropped_total']:,} left out."
     ]
     return Answer(lines, data)
 
 
-def _totals(given: TokensGiven) -> dict[str, int]:
+def _totals(tokens: TokensGiven) -> dict[str, int]:
     return {
-        "request_count": given.calls, "candidate_total": given.candidates, "used_total": given.used,
-        "saved_total": given.saved, "truncated_total": given.truncated, "dropped_total": given.dropped,
+        "request_count": tokens.calls, "candidate_total": tokens.candidates, "used_total": tokens.used,
+        "saved_total": tokens.saved, "truncated_total": tokens.truncated, "dropped_total": tokens.dropped,
     }  # fmt: skip
 
 
 async def _checkpoint(services: Services, call: ToolCall[CheckpointArguments]) -> Answer:
-    given = call.arguments
-    namespace = given.namespace(call.offer)
-    thread = stored_thread(given.thread)
+    arguments = call.arguments
+    namespace = arguments.namespace(call.offer)
+    thread = stored_thread(arguments.thread)
     new = NewCheckpoint(
-        given.state_json, given.reason, namespace, thread, given.expected_revision, given.head(call.offer)
+        arguments.state_json,
+        arguments.reason,
+        namespace,
+        thread,
+        arguments.expected_revision,
+        arguments.head(call.offer),
     )
-    saved = await services.states.checkpoint(call.caller, new)
+    state = await services.states.checkpoint(call.caller, new)
     data = {
-        "state_id": str(saved.id), "workspace": given.workspace or "default", "reason": given.reason,
-        "memory_id": str(saved.memory_id), "thread_used": thread or THREAD, "thread_defaulted": given.thread is None,
-        "revision": saved.revision,
+        "state_id": str(state.id), "workspace": arguments.workspace or "default", "reason": arguments.reason,
+        "memory_id": str(state.memory_id), "thread_used": thread or THREAD,
+        "thread_defaulted": arguments.thread is None, "revision": state.revision,
     }  # fmt: skip
-    return Answer([f"State saved: revision {saved.revision}, {saved.size:,} of {saved.limit:,} characters."], data)
+    return Answer([f"State saved: revision {state.revision}, {state.size:,} of {state.limit:,} characters."], data)
 
 
 TOOLS: tuple[Tool[Any], ...] = (

@@ -73,38 +73,38 @@ _TEXT = "title and summary"
 
 
 async def _add(services: Services, call: ToolCall[AddNoteArguments]) -> Answer:
-    given = call.arguments
-    title = _title(given.title)
-    text = note_text(title, given.summary)
-    metadata = {name: found for name in ("tags", "entities") if (found := getattr(given, name))}
-    head = given.head(call.offer)
-    namespace = given.namespace(call.offer)
-    if given.about is not None:
-        written = call.offer.project.written(given.repo, given.about)
-        namespace, head = (PERSON, None) if written == PERSON else (namespace, head)
+    arguments = call.arguments
+    title = _title(arguments.title)
+    text = note_text(title, arguments.summary)
+    metadata = {name: value for name in ("tags", "entities") if (value := getattr(arguments, name))}
+    head = arguments.head(call.offer)
+    namespace = arguments.namespace(call.offer)
+    if arguments.about is not None:
+        target = call.offer.project.target(arguments.repo, arguments.about)
+        namespace, head = (PERSON, None) if target == PERSON else (namespace, head)
     metadata |= {COMMIT: head} if head else {}
-    thread = stored_thread(given.thread)
+    thread = stored_thread(arguments.thread)
     new = MemoryCreate(text, namespace=namespace, thread_id=thread, kind="note", metadata=metadata)
     row = await services.memories.add(call.caller, services.memories.intake.created(new, _TEXT))
     [short] = (await services.short_ids.shortened(call.caller, [row.id])).values()
     data = {
         "id": str(row.id), "thread_id": thread or THREAD, "thread_used": thread or THREAD,
-        "thread_defaulted": given.thread is None, "title": title,
+        "thread_defaulted": arguments.thread is None, "title": title,
         "anchor_commit": head or "", "created_at": row.created_at.isoformat(),
         "event": row.event.value,
     }  # fmt: skip
-    return Answer([f"{row.event.value} {short}{call.offer.project.shown(namespace)}"], data)
+    return Answer([f"{row.event.value} {short}{call.offer.project.format_target(namespace)}"], data)
 
 
 async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> Answer:
-    given = call.arguments
-    [id_] = await services.short_ids.resolved(call.caller, [given.id], "id")
+    arguments = call.arguments
+    [id_] = await services.short_ids.resolved(call.caller, [arguments.id], "id")
     names = {
-        "tags": NamesUpdate(given.tags, given.tags_add, given.tags_remove),
-        "entities": NamesUpdate(given.entities, given.entities_add, given.entities_remove),
+        "tags": NamesUpdate(arguments.tags, arguments.tags_add, arguments.tags_remove),
+        "entities": NamesUpdate(arguments.entities, arguments.entities_add, arguments.entities_remove),
     }
-    title = None if given.title is None else _title(given.title)
-    change = NoteUpdate(title, "" if given.summary == "-" else given.summary, names)
+    title = None if arguments.title is None else _title(arguments.title)
+    change = NoteUpdate(title, "" if arguments.summary == "-" else arguments.summary, names)
     updated = await services.memories.update(call.caller, id_, change, field=_TEXT)
     memory = updated.memory
     title, summary = title_and_summary(memory.content)
@@ -112,32 +112,32 @@ async def _update(services: Services, call: ToolCall[UpdateNoteArguments]) -> An
         "id": str(id_), "thread_id": memory.thread_id or THREAD, "title": title, "summary": summary,
         "operation_at": memory.updated_at.isoformat(), "event": updated.event.value,
     }  # fmt: skip
-    return Answer([f"{updated.event.value} {given.id}"], data)
+    return Answer([f"{updated.event.value} {arguments.id}"], data)
 
 
-def _title(given: str) -> str:
+def _title(text: str) -> str:
     """Returns a title on one line.
 
     Raises:
         Invalid: it is blank.
     """
-    title = " ".join(given.splitlines()).strip()
+    title = " ".join(text.splitlines()).strip()
     if not title:
         raise Invalid("title", "must not be empty or blank")
     return title
 
 
 async def _link(services: Services, call: ToolCall[LinkArguments]) -> Answer:
-    given = call.arguments
-    [from_id] = await services.short_ids.resolved(call.caller, [given.from_id], "from_id")
-    [to_id] = await services.short_ids.resolved(call.caller, [given.to_id], "to_id")
-    made = await services.links.link(call.caller, from_id, given.rel, to_id)
-    status = "linked" if made.created else "exists"
+    arguments = call.arguments
+    [from_id] = await services.short_ids.resolved(call.caller, [arguments.from_id], "from_id")
+    [to_id] = await services.short_ids.resolved(call.caller, [arguments.to_id], "to_id")
+    link = await services.links.link(call.caller, from_id, arguments.rel, to_id)
+    status = "linked" if link.created else "exists"
     data = {
-        "from_id": str(made.from_id), "rel": made.rel, "to_id": str(made.to_id), "weight": 1,
-        "created": made.created, "status": status,
+        "from_id": str(link.from_id), "rel": link.rel, "to_id": str(link.to_id), "weight": 1,
+        "created": link.created, "status": status,
     }  # fmt: skip
-    return Answer([f"{status}: {given.from_id} {made.rel} {given.to_id}"], data)
+    return Answer([f"{status}: {arguments.from_id} {link.rel} {arguments.to_id}"], data)
 
 
 async def _show(services: Services, call: ToolCall[ShowArguments]) -> Answer:
