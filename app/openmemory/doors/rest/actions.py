@@ -60,9 +60,9 @@ async def archive_memories(
     ] = None,
 ) -> Message:
     """Archives memories: no app and no search finds them. All or none."""
-    given, user = (which, user_id) if isinstance(which, list) else (which.memory_ids, which.user_id)
+    id_texts, user = (which, user_id) if isinstance(which, list) else (which.memory_ids, which.user_id)
     caller = await asking.as_owner_by_either(user)
-    ids = await services.short_ids.resolved(caller, given, "memory_ids", State.ARCHIVED)
+    ids = await services.short_ids.resolved(caller, id_texts, "memory_ids", State.ARCHIVED)
     count = await services.memories.change_state(caller, ids, State.ARCHIVED)
     return Message(message=f"Successfully archived {count} memories")
 

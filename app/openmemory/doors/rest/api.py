@@ -97,9 +97,9 @@ def include_rest(app: FastAPI) -> None:
 
 def _methods() -> dict[str, str]:
     """Returns the methods of every path, formatted for the `Allow` header."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    by_path: defaultdict[str, set[str]] = defaultdict(set)
     for router in ROUTERS:
         for route in router.routes:
             if isinstance(route, APIRoute):
-                found[route.path] |= route.methods or set()
-    return {path: ", ".join(sorted(methods)) for path, methods in found.items()}
+                by_path[route.path] |= route.methods or set()
+    return {path: ", ".join(sorted(methods)) for path, methods in by_path.items()}

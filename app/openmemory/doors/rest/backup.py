@@ -88,7 +88,7 @@ _PROGRESS: dict[int | str, dict[str, Any]] = {
 async def export_backup(
     services: TheServices,
     asking: TheAsking,
-    wanted: Annotated[
+    body: Annotated[
         ExportBody,
         Body(
             openapi_examples={
@@ -99,12 +99,12 @@ async def export_backup(
     ],
 ) -> Response:
     """Exports all memories of a user, including deleted ones, as an archive that `import` accepts."""
-    caller = await asking.as_owner(wanted.user_id)
+    caller = await asking.as_owner(body.user_id)
     which = ExportSelection(
-        wanted.app_id,
-        first_moment(wanted.from_date, caller.timezone),
-        last_moment(wanted.to_date, caller.timezone),
-        wanted.include_vectors,
+        body.app_id,
+        first_moment(body.from_date, caller.timezone),
+        last_moment(body.to_date, caller.timezone),
+        body.include_vectors,
     )
     return download(await services.backup.export(caller, which), caller.user)
 
@@ -145,7 +145,7 @@ async def import_backup(
     as_lines = _LINES in request.headers.get("accept", "").lower()
     async with services.backup.upload(asking.principal) as spool:
         form = await upload.receive(request, "file", spool)
-        caller = await _addressed(form, asking, make_user=make_user, dry_run=dry_run)
+        caller = await _resolve_user(form, asking, make_user=make_user, dry_run=dry_run)
     restoring = partial(services.backup.restore, caller, spool, cast(Mode, mode), on_error=on_error, dry_run=dry_run)
     if as_lines:
         lines = _report_lines(restoring, caller, spool, request_context_of(request.scope).request)
@@ -154,7 +154,7 @@ async def import_backup(
         report = await restoring()
     except BadArchive as error:
         return problem(400, error.code, error.message, error.hint)
-    return _imported(caller, report)
+    return _to_response(caller, report)
 
 
 def may_send(asking: AuthenticatedRequest) -> None:
@@ -168,7 +168,7 @@ def may_send(asking: AuthenticatedRequest) -> None:
         raise Forbidden(words, code="namespace_not_allowed")
 
 
-async def _addressed(form: upload.Form, asking: AuthenticatedRequest, *, make_user: bool, dry_run: bool) -> Caller:
+async def _resolve_user(form: upload.Form, asking: AuthenticatedRequest, *, make_user: bool, dry_run: bool) -> Caller:
     """Validates the uploaded form and returns the caller whose memory it goes to. A dry run makes no user."""
     if not (form.filename or "").lower().endswith(".zip"):
         raise HTTPException(400, "Expected a zip file.")
@@ -198,9 +198,9 @@ async def _report_lines(
     """Streams the progress and the result of the import as lines. A slow reader does not delay the import."""
     news: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-    def progress(stage: Stage, done: int, total: int | None) -> None:
+    def progress(stage: Stage, count: int, total: int | None) -> None:
         if news.qsize() < _UNREAD:
-            news.put_nowait(_line({"stage": stage, "done": done, "total": total}))
+            news.put_nowait(_line({"stage": stage, "done": count, "total": total}))
 
     size = spool.tell()
     importing = asyncio.create_task(restoring(progress), name="import")
@@ -218,7 +218,7 @@ async def _report_lines(
 
 def _outcome(importing: asyncio.Task[ImportReport], caller: Caller, request_id: str) -> dict[str, Any]:
     try:
-        return _imported(caller, importing.result()).model_dump(mode="json")
+        return _to_response(caller, importing.result()).model_dump(mode="json")
     except OpenMemoryError as error:
         return {"error": error.code, "detail": error.message, "hint": error.hint}
     except Exception:
@@ -227,7 +227,7 @@ def _outcome(importing: asyncio.Task[ImportReport], caller: Caller, request_id: 
         return {"error": "internal_error", "detail": words, "hint": None}
 
 
-def _imported(caller: Caller, report: ImportReport) -> Imported:
+def _to_response(caller: Caller, report: ImportReport) -> Imported:
     return Imported(message=f'Import completed into user "{caller.user}"', report=report)
 
 

@@ -67,12 +67,12 @@ async def export_bundle(
 
 @router.post("", responses=documented(403, 404, 409, 413))
 async def import_bundle(
-    services: TheServices, asking: TheAsking, wanted: Annotated[BundleBody, Body(openapi_examples=_BUNDLE)]
+    services: TheServices, asking: TheAsking, body: Annotated[BundleBody, Body(openapi_examples=_BUNDLE)]
 ) -> BundleImported:
     """Add the memories of a bundle, or change those that an earlier import from the same project brought.
 
     A second import of a bundle changes nothing. Memories of the project itself are never changed or deleted. If one
     memory is refused, nothing is stored.
     """
-    caller = await asking.as_app(wanted.user_id, wanted.app)
-    return await services.bundles.import_(caller, wanted.namespace, wanted.bundle, replace_all=wanted.replace)
+    caller = await asking.as_app(body.user_id, body.app)
+    return await services.bundles.import_(caller, body.namespace, body.bundle, replace_all=body.replace)

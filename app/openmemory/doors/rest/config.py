@@ -69,9 +69,9 @@ async def put_config(
     searches go on with these until it is complete. Header `X-OpenMemory-Note`: it does not answer, and why. Language
     model and instructions take effect with the next text that is added with `infer`. Needs the scope `admin`.
     """
-    saved = await services.configuration.replace(principal, config)
+    result = await services.configuration.replace(principal, config)
     await _note(services, response)
-    return saved
+    return result
 
 
 @router.patch("", responses=documented(403))
@@ -92,9 +92,9 @@ async def patch_config(
     """Save the fields that are sent and leave the others. With another provider nothing of the old one's `config` is
     taken over, its key least of all. Needs the scope `admin`.
     """
-    saved = await services.configuration.merge(principal, config)
+    result = await services.configuration.merge(principal, config)
     await _note(services, response)
-    return saved
+    return result
 
 
 @router.post("/reset", responses=documented(403))
@@ -159,9 +159,9 @@ async def put_embedder_config(
     ],
 ) -> EmbedderProvider:
     """Choose the embedder; see `PUT /api/v1/config` for how it takes effect. Needs the scope `admin`."""
-    saved = await services.configuration.save_section(principal, "embedder", config)
+    result = await services.configuration.save_section(principal, "embedder", config)
     await _note(services, response)
-    return EmbedderProvider.model_validate(saved)
+    return EmbedderProvider.model_validate(result)
 
 
 @router.get("/mem0/vector_store", responses=documented(403))

@@ -24,8 +24,8 @@ from openmemory.doors.rest.schemas import (
     MemoryChange,
     MemoryFilter,
     NewMemoryOfUser,
-    listed,
     parts,
+    without_none,
 )
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import UNKNOWN, Caller
@@ -75,8 +75,8 @@ async def list_memories(
         text=search_query or None,
         app_ids=(app_id,) if app_id else (),
         namespaces=namespace,
-        threads=listed(thread_id),
-        kinds=listed(kind),
+        threads=without_none(thread_id),
+        kinds=without_none(kind),
         categories=tuple(parts(categories)),
         created_from=first_moment(from_date, caller.timezone),
         created_to=last_moment(to_date, caller.timezone),
@@ -164,11 +164,11 @@ async def add_memory(
     if idempotency_key is not None:
         once = IdempotentRequest.of(idempotency_key, new.model_dump_json(), services.settings.limits)
     supersedes = await services.short_ids.resolved(caller, new.supersedes, "supersedes")
-    added = await services.adding.add(caller, new.input(once, supersedes), infer=bool(new.infer))
-    if added.status in (Status.PENDING, Status.WORKING):
+    result = await services.adding.add(caller, new.input(once, supersedes), infer=bool(new.infer))
+    if result.status in (Status.PENDING, Status.WORKING):
         response.status_code = 202
-    notes = [note for note in (new.unknown, added.note) if note]
-    return added.model_copy(update={"note": " ".join(notes) or None})
+    notes = [note for note in (new.unknown, result.note) if note]
+    return result.model_copy(update={"note": " ".join(notes) or None})
 
 
 @router.delete("", responses=documented(403, 404, 409, 413))
@@ -190,7 +190,7 @@ async def delete_memories(
 async def filter_memories(
     services: TheServices,
     asking: TheAsking,
-    wanted: Annotated[
+    body: Annotated[
         MemoryFilter,
         Body(
             openapi_examples={
@@ -201,20 +201,20 @@ async def filter_memories(
     ],
 ) -> MemoryPage:
     """List a user's active and paused memories, and the archived ones on demand."""
-    sort, descending = _filter_sorting(wanted)
-    caller = await asking.as_reader(wanted.user_id)
-    archived = (State.ARCHIVED,) if wanted.show_archived else ()
+    sort, descending = _filter_sorting(body)
+    caller = await asking.as_reader(body.user_id)
+    archived = (State.ARCHIVED,) if body.show_archived else ()
     query = MemoryQuery(
         states=(State.ACTIVE, State.PAUSED, *archived),
-        text=wanted.search_query or None,
-        app_ids=tuple(wanted.app_ids or ()),
-        category_ids=tuple(wanted.category_ids or ()),
-        created_from=first_moment(wanted.from_date, caller.timezone),
-        created_to=last_moment(wanted.to_date, caller.timezone),
+        text=body.search_query or None,
+        app_ids=tuple(body.app_ids or ()),
+        category_ids=tuple(body.category_ids or ()),
+        created_from=first_moment(body.from_date, caller.timezone),
+        created_to=last_moment(body.to_date, caller.timezone),
         sort=sort,
         descending=descending,
-        page=wanted.page,
-        size=wanted.size,
+        page=body.page,
+        size=body.size,
     )
     return await _page(services, caller, query)
 
@@ -248,9 +248,9 @@ async def update_memory(
 
 async def _page(services: Services, caller: Caller, query: MemoryQuery, *, export: bool = False) -> MemoryPage:
     """Returns a page of a list. An empty one says if that is because the app is paused."""
-    found = await services.memories.list(caller, query, export=export)
-    note = None if found.total else await services.memories.paused_note(caller)
-    return MemoryPage.of(found, note)
+    page = await services.memories.list(caller, query, export=export)
+    note = None if page.total else await services.memories.paused_note(caller)
+    return MemoryPage.of(page, note)
 
 
 def _states(text: str) -> tuple[State, ...]:
@@ -273,17 +273,17 @@ def _sorting(column: str | None, direction: str | None) -> tuple[str, bool]:
     return column, bool(direction) and descending
 
 
-def _filter_sorting(wanted: MemoryFilter) -> tuple[str, bool]:
-    if not wanted.sort_column or not wanted.sort_direction:
+def _filter_sorting(body: MemoryFilter) -> tuple[str, bool]:
+    if not body.sort_column or not body.sort_direction:
         return "created_at", True
-    descending = _descending(wanted.sort_direction)
-    if wanted.sort_column not in ("memory", "app_name", "created_at"):
+    descending = _descending(body.sort_direction)
+    if body.sort_column not in ("memory", "app_name", "created_at"):
         raise HTTPException(400, "Invalid sort column")
     if descending is None:
         raise HTTPException(400, "Invalid sort direction")
-    return wanted.sort_column, descending
+    return body.sort_column, descending
 
 
 def _descending(direction: str | None) -> bool | None:
-    known: dict[str | None, Literal[True, False]] = {"asc": False, "desc": True, None: True}
-    return known.get(direction.lower() if direction else None)
+    directions: dict[str | None, Literal[True, False]] = {"asc": False, "desc": True, None: True}
+    return directions.get(direction.lower() if direction else None)

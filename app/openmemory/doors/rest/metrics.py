@@ -19,5 +19,5 @@ _SHAPE = {
 async def metrics(request: Request, principal: ThePrincipal) -> Response:
     """Count and measure the service in the text format of Prometheus. Answers while PostgreSQL is away, and says so."""
     principal.must_operate()
-    found: Metrics = request.app.state.metrics
-    return Response(await found.exposition(), media_type=CONTENT_TYPE)
+    registry: Metrics = request.app.state.metrics
+    return Response(await registry.exposition(), media_type=CONTENT_TYPE)

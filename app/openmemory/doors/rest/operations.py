@@ -47,14 +47,14 @@ _APPS = {
 
 def router(operations: Iterable[Operation[Any, Any, Any]], *, described: bool = True) -> Router:
     """Returns the routes of these operations. `described`: OpenAPI shows them."""
-    made = Router("")
+    routes = Router("")
     for one in operations:
-        made.add_api_route(
+        routes.add_api_route(
             one.path, _endpoint(one), methods=[one.method], name=one.name, tags=[one.tag], status_code=one.status,
             description=one.help, responses=documented(*one.errors) | (NOT_STORED if _is_batch(one) else {}),
             dependencies=[InTimezone] if one.in_timezone else [], include_in_schema=described,
         )  # fmt: skip
-    return made
+    return routes
 
 
 def _is_batch(operation: Operation[Any, Any, Any]) -> bool:
@@ -70,26 +70,26 @@ def _endpoint(operation: Operation[Any, Any, Any]) -> Callable[..., Awaitable[An
     fields = []
     for one in (*names, *operation.parameters):
         if one.name in operation.in_path:
-            signature.append(_parameter(one.name, _placed(one, Path)))
+            signature.append(_parameter(one.name, _place(one, Path)))
         elif operation.has_body and one.name not in operation.query:
             fields.append(one)
         else:
-            signature.append(_parameter(one.name, _placed(one, Query), one.default))
+            signature.append(_parameter(one.name, _place(one, Query), one.default))
     if fields:
         body = Body(openapi_examples={name: {"value": dict(value)} for name, value in operation.examples.items()})
         signature.append(_parameter("body", Annotated[_body(operation, fields), body]))
 
-    async def endpoint(services: Services, asking: AuthenticatedRequest, request: Request, **given: Any) -> Any:
-        if (body := given.pop("body", None)) is not None:
-            given |= {one.name: getattr(body, one.name) for one in fields}
+    async def endpoint(services: Services, asking: AuthenticatedRequest, request: Request, **arguments: Any) -> Any:
+        if (body := arguments.pop("body", None)) is not None:
+            arguments |= {one.name: getattr(body, one.name) for one in fields}
         if operation.path.endswith(":path}"):
-            given |= _in_path(request, operation, given)
-        caller = await _caller(operation, asking, {one.name: given.pop(one.name) for one in names}, given)
+            arguments |= _in_path(request, operation, arguments)
+        caller = await _caller(operation, asking, {one.name: arguments.pop(one.name) for one in names}, arguments)
         if isinstance(caller, Caller):
             if operation.method == "GET":
                 caller.may_read()
-            given |= await _memories(operation, services, caller, given)
-        return await operation(services, caller, **given)
+            arguments |= await _memories(operation, services, caller, arguments)
+        return await operation(services, caller, **arguments)
 
     endpoint.__name__ = operation.name
     endpoint.__signature__ = inspect.Signature(signature, return_annotation=operation.result)  # type: ignore[attr-defined]
@@ -97,42 +97,42 @@ def _endpoint(operation: Operation[Any, Any, Any]) -> Callable[..., Awaitable[An
 
 
 async def _memories(
-    operation: Operation[Any, Any, Any], services: Services, caller: Caller, given: dict[str, Any]
+    operation: Operation[Any, Any, Any], services: Services, caller: Caller, arguments: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns the ids of the memories that a request names, by parameter."""
-    found: dict[str, Any] = {}
+    memory_ids: dict[str, Any] = {}
     for one in operation.parameters:
-        reference, value = one.note(MemoryReference), given[one.name]
+        reference, value = one.note(MemoryReference), arguments[one.name]
         if reference is not None and value is not None:
             ids = value if isinstance(value, list) else [value]
             ids = await services.short_ids.resolved(caller, ids, one.name, reference.target)
-            found[one.name] = ids if isinstance(value, list) else ids[0]
-    return found
+            memory_ids[one.name] = ids if isinstance(value, list) else ids[0]
+    return memory_ids
 
 
-def _in_path(request: Request, operation: Operation[Any, Any, Any], given: Mapping[str, str]) -> dict[str, str]:
+def _in_path(request: Request, operation: Operation[Any, Any, Any], values: Mapping[str, str]) -> dict[str, str]:
     """Returns the parameters in the path, the last of which takes the rest of it without a trailing slash.
 
-    A percent-encoded slash belongs to the name that contains it. `given`: they as the router read them.
+    A percent-encoded slash belongs to the name that contains it. `values`: the parameters as the router read them.
     """
     raw: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
     _, prefix, rest = raw.decode("utf-8", "replace").partition(operation.path.partition("{")[0])
     names = operation.in_path
     parts = rest.removesuffix("/").split("/", len(names) - 1)
     if not prefix or len(parts) < len(names):
-        return {name: given[name] for name in names}
+        return {name: values[name] for name in names}
     return dict(zip(names, map(unquote, parts), strict=True))
 
 
 async def _caller(
-    operation: Operation[Any, Any, Any], asking: AuthenticatedRequest, names: dict[str, Any], given: dict[str, Any]
+    operation: Operation[Any, Any, Any], asking: AuthenticatedRequest, names: dict[str, Any], arguments: dict[str, Any]
 ) -> Caller | Principal:
     user, app = names.get("user_id"), names.get("app")
     if operation.owned is not None:
-        id_ = given[f"{operation.owned}_id"]
+        id_ = arguments[f"{operation.owned}_id"]
         # A short id is one among those of a user.
-        named = asking.as_owner_or_app_of(operation.owned, id_, user, app) if isinstance(id_, UUID) else None
-        return await (named or asking.as_owner_or_app(user or None, app))
+        owner = asking.as_owner_or_app_of(operation.owned, id_, user, app) if isinstance(id_, UUID) else None
+        return await (owner or asking.as_owner_or_app(user or None, app))
     reads = operation.method == "GET"
     match operation.speaker:
         case Speaker.APP:
@@ -150,18 +150,18 @@ async def _caller(
 def _body(operation: Operation[Any, Any, Any], fields: list[Parameter]) -> type[BaseModel]:
     """Returns the model of the body, such as `SetValueBody` of `set_value`."""
     name = operation.body or "".join(part.capitalize() for part in operation.name.split("_")) + "Body"
-    typed = {one.name: (_annotated(one, one.notes), ... if one.required else one.default) for one in fields}
-    made: type[BaseModel] = create_model(  # type: ignore[call-overload]
-        name, __config__=ConfigDict(extra="forbid"), __doc__=operation.summary, **typed
+    definitions = {one.name: (_annotate(one, one.notes), ... if one.required else one.default) for one in fields}
+    model: type[BaseModel] = create_model(  # type: ignore[call-overload]
+        name, __config__=ConfigDict(extra="forbid"), __doc__=operation.summary, **definitions
     )
-    return made
+    return model
 
 
 def _parameter(name: str, kind: Any, default: Any = _REQUIRED) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
 
-def _annotated(parameter: Parameter, notes: Sequence[Any]) -> Any:
+def _annotate(parameter: Parameter, notes: Sequence[Any]) -> Any:
     """Returns the type of a parameter in a request: the id of a memory may be its first characters."""
     kind: Any = parameter.kind
     if parameter.note(MemoryReference) is not None:
@@ -176,9 +176,9 @@ def _references(kind: Any) -> Any:
     return _references(get_args(kind)[0]) | None if NoneType in get_args(kind) else GivenId
 
 
-def _placed(parameter: Parameter, place: Callable[..., Any]) -> Any:
+def _place(parameter: Parameter, place: Callable[..., Any]) -> Any:
     """Returns the type of a parameter of the path or the query, with its words."""
     words = parameter.words
     described = place(alias=words.alias, description=words.description, examples=words.examples)
     others = [one for one in parameter.notes if not isinstance(one, FieldInfo)]
-    return _annotated(parameter, [*others, *words.metadata, described])
+    return _annotate(parameter, [*others, *words.metadata, described])

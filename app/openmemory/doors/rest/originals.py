@@ -71,12 +71,12 @@ async def store_document(request: Request, services: TheServices, asking: TheAsk
         return await services.documents.store(caller, new, spool.file)
 
 
-def _whole_number(field: str, given: str | None) -> int | None:
-    if given is None:
+def _whole_number(field: str, text: str | None) -> int | None:
+    if text is None:
         return None
-    if not given.isdecimal() or len(given) > 9:
+    if not text.isdecimal() or len(text) > 9:
         raise Invalid(field, "must be a whole number")
-    return int(given)
+    return int(text)
 
 
 @router.get("/{document_id}/original", response_class=Response, responses=documented(403, 404) | _ORIGINAL)
@@ -89,12 +89,12 @@ async def download_document(
 ) -> Response:
     """Download the original of a document, as it was sent."""
     caller = await asking.as_owner_or_app_of("document", document_id, user_id, app)
-    found = await services.documents.download(caller, document_id)
-    name = quote(found.document.name.rpartition("/")[2], safe="")
+    original = await services.documents.download(caller, document_id)
+    name = quote(original.document.name.rpartition("/")[2], safe="")
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
         # A browser must never show what somebody sent as a page of this service.
         "X-Content-Type-Options": "nosniff",
-        "Content-Length": str(found.document.bytes),
+        "Content-Length": str(original.document.bytes),
     }
-    return StreamingResponse(found.content, media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(original.content, media_type="application/octet-stream", headers=headers)

@@ -78,8 +78,8 @@ class NewMemory(BaseModel):
 
     def create(self, *, app: str | None = None) -> MemoryCreate:
         """Returns the input of the service. `app` is for users who write in the name of an app."""
-        given = {name: getattr(self, name) for name in _CREATE}
-        return MemoryCreate(categories=tuple(self.categories), app=app, **given)
+        fields = {name: getattr(self, name) for name in _CREATE}
+        return MemoryCreate(categories=tuple(self.categories), app=app, **fields)
 
 
 _CREATE = NewMemory.model_fields.keys() - {"app", "categories"}
@@ -244,7 +244,7 @@ class SearchBody(BaseModel):
     explain: bool = Field(default=False, description=EXPLAIN)
 
 
-def listed(*values: str | None) -> tuple[str, ...]:
+def without_none(*values: str | None) -> tuple[str, ...]:
     """Returns the values that were given."""
     return tuple(value for value in values if value is not None)
 

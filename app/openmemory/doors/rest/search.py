@@ -12,7 +12,7 @@ from openmemory.doors.rest.http.disconnect import while_connected
 from openmemory.doors.rest.http.errors import documented
 from openmemory.doors.rest.http.routing import Router
 from openmemory.doors.rest.http.zones import InTimezone
-from openmemory.doors.rest.schemas import AS_OF, EXPLAIN, SearchBody, listed
+from openmemory.doors.rest.schemas import AS_OF, EXPLAIN, SearchBody, without_none
 from openmemory.operations.parameters import first_moment, last_moment
 from openmemory.search import filters
 from openmemory.search.schemas import SearchAnswer, SearchQuery
@@ -33,8 +33,10 @@ async def search_by_query(
     explain: Annotated[bool, Query(description=EXPLAIN)] = False,
 ) -> SearchAnswer:
     """Find a user's memories by meaning and by words, best first."""
-    wanted = SearchQuery(query, limit, filter=filters.read(filter, zone=caller.timezone), as_of=as_of, explain=explain)
-    return await while_connected(request, services.search.search(caller, wanted))
+    search_query = SearchQuery(
+        query, limit, filter=filters.read(filter, zone=caller.timezone), as_of=as_of, explain=explain
+    )
+    return await while_connected(request, services.search.search(caller, search_query))
 
 
 @router.post("", responses=documented(403, 404, 413), dependencies=[InTimezone])
@@ -42,7 +44,7 @@ async def search_memories(
     request: Request,
     services: TheServices,
     asking: TheAsking,
-    wanted: Annotated[
+    body: Annotated[
         SearchBody,
         Body(
             openapi_examples={
@@ -99,23 +101,23 @@ async def search_memories(
 
     With `corpus`, messages of conversations are searched instead, or as well. They are in `passages` of the answer.
     """
-    caller = await asking.as_reader(wanted.user_id, wanted.app)
-    caller = caller.in_timezone(wanted.timezone)
+    caller = await asking.as_reader(body.user_id, body.app)
+    caller = caller.in_timezone(body.timezone)
     query = SearchQuery(
-        text=wanted.query,
-        limit=wanted.limit,
-        namespaces=(*listed(wanted.namespace), *wanted.namespaces),
-        threads=listed(wanted.thread_id),
-        kinds=(*listed(wanted.kind), *wanted.kinds),
-        app_ids=tuple(wanted.app_ids),
-        categories=tuple(wanted.categories),
-        created_from=first_moment(wanted.from_date, caller.timezone),
-        created_to=last_moment(wanted.to_date, caller.timezone),
-        below=wanted.path or "",
-        languages=listed(wanted.language),
-        symbol=wanted.symbol or "",
-        filter=filters.parsed(wanted.filter, zone=caller.timezone),
-        as_of=wanted.as_of,
-        explain=wanted.explain,
+        text=body.query,
+        limit=body.limit,
+        namespaces=(*without_none(body.namespace), *body.namespaces),
+        threads=without_none(body.thread_id),
+        kinds=(*without_none(body.kind), *body.kinds),
+        app_ids=tuple(body.app_ids),
+        categories=tuple(body.categories),
+        created_from=first_moment(body.from_date, caller.timezone),
+        created_to=last_moment(body.to_date, caller.timezone),
+        below=body.path or "",
+        languages=without_none(body.language),
+        symbol=body.symbol or "",
+        filter=filters.parsed(body.filter, zone=caller.timezone),
+        as_of=body.as_of,
+        explain=body.explain,
     )
-    return await while_connected(request, services.search.over(caller, query, wanted.corpus))
+    return await while_connected(request, services.search.over(caller, query, body.corpus))

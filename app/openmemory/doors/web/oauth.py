@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from openmemory.access.oauth.sign_in import REDIRECT_PATH, OAuthSignIn, PendingSignIn, sign_in_refused
-from openmemory.doors.rest.http.errors import refused
+from openmemory.doors.rest.http.errors import error_response
 from openmemory.doors.rest.http.hardening import FORMS
 from openmemory.doors.web.frame import frame
 from openmemory.doors.web.links import is_page, upward
@@ -35,10 +35,10 @@ async def start(request: Request, to: Annotated[str, Query(alias="next")] = "mem
     request.state.next = to = to if is_page(to) and len(to) <= _LONGEST_NEXT else "memories"
     url, pending = await _sign_in(request).authorization_url()
     answer = RedirectResponse(url, 303)
-    kept = urlsafe_b64encode(json.dumps([pending.state, pending.verifier, to]).encode()).decode()
+    cookie = urlsafe_b64encode(json.dumps([pending.state, pending.verifier, to]).encode()).decode()
     # Lax, because the authorization server's page leads back here.
     answer.set_cookie(
-        PENDING_COOKIE, kept, max_age=_PENDING_SECONDS, httponly=True, samesite="lax", secure=_is_secure(request)
+        PENDING_COOKIE, cookie, max_age=_PENDING_SECONDS, httponly=True, samesite="lax", secure=_is_secure(request)
     )
     return answer
 
@@ -50,7 +50,7 @@ async def callback(request: Request) -> Response:
     try:
         answer = await _signed_in(request, _sign_in(request))
     except OpenMemoryError as error:
-        answer = refused(error)
+        answer = error_response(error)
     answer.delete_cookie(PENDING_COOKIE, httponly=True, samesite="lax", secure=_is_secure(request))
     return answer
 

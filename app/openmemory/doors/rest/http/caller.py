@@ -139,11 +139,11 @@ async def _reader(
     return await asking.as_reader(user_id)
 
 
-def _id_or_short_id(given: Any) -> UUID | str:
-    found = given if isinstance(given, UUID) else short_ids.parsed(given) if isinstance(given, str) else None
-    if found is None:
+def _id_or_short_id(value: Any) -> UUID | str:
+    id_ = value if isinstance(value, UUID) else short_ids.parsed(value) if isinstance(value, str) else None
+    if id_ is None:
         raise ValueError(f"Input should be a valid UUID, or its first characters ({short_ids.ACCEPTED} or more)")
-    return found
+    return id_
 
 
 GivenId = Annotated[

@@ -71,26 +71,26 @@ class RequestCredentials:
     cookie: str | None = field(repr=False)
 
     @property
-    def spoken(self) -> tuple[str, ...]:
+    def explicit(self) -> tuple[str, ...]:
         """The credentials that the client itself sent. The first one counts; the cookie counts only without any."""
         return self.headers + self.address
 
 
-def taken(scope: Scope, headers: Mapping[bytes, bytes]) -> RequestCredentials:
+def take(scope: Scope, headers: Mapping[bytes, bytes]) -> RequestCredentials:
     """Returns the credentials of a request and removes those in its address."""
     scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-    sent = (bearer.strip() if scheme.lower() == b"bearer" else b"", headers.get(b"x-api-key", b""))
-    in_headers = tuple(each.decode("utf-8", "replace") for each in sent if each)
+    values = (bearer.strip() if scheme.lower() == b"bearer" else b"", headers.get(b"x-api-key", b""))
+    in_headers = tuple(each.decode("utf-8", "replace") for each in values if each)
     in_address = tuple(each for each in (_of_query(scope), _of_path(scope)) if each)
     return RequestCredentials(in_headers, in_address, _of_cookie(scope, headers.get(b"cookie", b"")))
 
 
 def _of_query(scope: Scope) -> str | None:
     query: bytes = scope["query_string"]
-    if not query or not (found := _IN_QUERY.findall(query)):
+    if not query or not (values := _IN_QUERY.findall(query)):
         return None
     scope["query_string"] = _IN_QUERY.sub(b"", query).lstrip(b"&")
-    return unquote_plus(found[-1].decode("latin-1"))
+    return unquote_plus(values[-1].decode("latin-1"))
 
 
 def _of_path(scope: Scope) -> str | None:
@@ -99,21 +99,21 @@ def _of_path(scope: Scope) -> str | None:
     The path is parsed before decoding: after decoding, a slash within the key would end it.
     """
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    found = _IN_PATH.match(raw)
-    if found is None:
+    match = _IN_PATH.match(raw)
+    if match is None:
         return None
-    rest = b"/" + raw[found.end() :]
-    scope[_UP] = "../" * raw.count(b"/", 1, found.end())
+    rest = b"/" + raw[match.end() :]
+    scope[_UP] = "../" * raw.count(b"/", 1, match.end())
     scope["raw_path"] = rest
     scope["path"] = unquote(rest.decode("latin-1"))
-    return unquote(found[1].decode("latin-1"))
+    return unquote(match[1].decode("latin-1"))
 
 
 def _of_cookie(scope: Scope, header: bytes) -> str | None:
-    wanted = cookie_of(scope).encode()
+    cookie_name = cookie_of(scope).encode()
     for pair in header.split(b";"):
         name, _, value = pair.strip().partition(b"=")
-        if name == wanted:
+        if name == cookie_name:
             return unquote(value.strip(b'"').decode("latin-1")) or None
     return None
 
@@ -140,7 +140,7 @@ def cookie_of(scope: Scope) -> str:
     return f"__Host-{COOKIE}" if _is_secure(scope) else COOKIE
 
 
-def asked(key: str) -> Response:
+def sign_in_page(key: str) -> Response:
     """Returns a page that asks whether to sign the browser in. The answer is sent with its origin, so that only this
     page can give it; the page's referrer policy must therefore not be the strictest."""
     return Response(_QUESTION.format(key=quote(key, safe="")), media_type="text/html", headers=QUESTION)

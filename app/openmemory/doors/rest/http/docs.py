@@ -63,7 +63,7 @@ class _File(NamedTuple):
 
 def add_docs(app: FastAPI) -> None:
     """Adds the page at `/docs` and the files that it loads."""
-    found: dict[str, _File] = {}
+    cache: dict[str, _File] = {}
 
     async def docs() -> Response:
         return Response(_HTML, media_type="text/html", headers=PAGE | {"Cache-Control": "no-store"})
@@ -71,9 +71,9 @@ def add_docs(app: FastAPI) -> None:
     async def part(name: str, request: Request) -> Response:
         if f"/docs/{name}" not in FILES:
             raise HTTPException(404, "Not Found")
-        if name not in found:
-            found[name] = _read(name)
-        body, kind, tag = found[name]
+        if name not in cache:
+            cache[name] = _read(name)
+        body, kind, tag = cache[name]
         headers = {"ETag": tag, "Cache-Control": _KEPT}
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)

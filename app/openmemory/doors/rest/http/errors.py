@@ -96,27 +96,27 @@ def problem(
     return Response(body, status, headers, media_type="application/json")
 
 
-def add_error_handlers(app: FastAPI, allowed: Mapping[str, str]) -> None:
-    """Makes every expected failure of `app` answer in the common format. `allowed` holds the methods of each path."""
-    app.state.allowed = allowed
-    app.add_exception_handler(OpenMemoryError, _expected)
+def add_error_handlers(app: FastAPI, methods: Mapping[str, str]) -> None:
+    """Makes every expected failure of `app` answer in the common format. `methods` holds those of each path."""
+    app.state.allowed = methods
+    app.add_exception_handler(OpenMemoryError, _handle_expected)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _http)
 
 
-async def _expected(request: Request, error: Exception) -> Response:
+async def _handle_expected(request: Request, error: Exception) -> Response:
     assert isinstance(error, OpenMemoryError)
     principal = request_context_of(request.scope).principal
     if principal is None:  # a public address
-        return refused(error)
+        return error_response(error)
     services = request.app.state.services
     try:
         ids = [UUID(value) for value in request.path_params.values() if _UUID.fullmatch(str(value))]
         what = f"{request.method} {getattr(request.scope.get('route'), 'path', '')}"
         await services.denials.record(principal, error, what, ids)
     except Unavailable as away:
-        return refused(away)
-    answer = refused(error)
+        return error_response(away)
+    answer = error_response(error)
     if isinstance(error, InsufficientScope):
         answer.headers["WWW-Authenticate"] = www_authenticate(
             services.settings, error=error.code, scope=error.scope, path=request.url.path, description=error.message
@@ -127,7 +127,7 @@ async def _expected(request: Request, error: Exception) -> Response:
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-def refused(error: OpenMemoryError) -> Response:
+def error_response(error: OpenMemoryError) -> Response:
     """Returns the response for an expected failure."""
     status = next((status for base, status in _STATUS if isinstance(error, base)), 500)
     headers: dict[str, str] = {}
@@ -151,8 +151,8 @@ async def _http(request: Request, error: Exception) -> Response:
     headers = error.headers
     if error.status_code == 405:
         # The framework lists the methods of one route, but a path may have several routes.
-        allowed = request.app.state.allowed.get(getattr(request.scope.get("route"), "path", ""))
-        headers = headers if allowed is None else {"Allow": allowed}
+        methods = request.app.state.allowed.get(getattr(request.scope.get("route"), "path", ""))
+        headers = headers if methods is None else {"Allow": methods}
     code = _CODES.get(error.status_code, "error")
     hint = "GET /docs lists every path." if error.status_code in (404, 405) else None
     return problem(error.status_code, code, str(error.detail), hint, headers)

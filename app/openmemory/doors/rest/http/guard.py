@@ -19,7 +19,7 @@ from openmemory.config.settings import Settings
 from openmemory.doors.rest.http import credentials, docs, origins, proxies, upload, zones
 from openmemory.doors.rest.http.challenge import WELL_KNOWN, www_authenticate
 from openmemory.doors.rest.http.credentials import RequestCredentials
-from openmemory.doors.rest.http.errors import problem, refused
+from openmemory.doors.rest.http.errors import error_response, problem
 from openmemory.doors.rest.http.hardening import hardened
 from openmemory.doors.rest.http.origins import Origins
 from openmemory.errors import OpenMemoryError, Unauthenticated
@@ -81,7 +81,7 @@ class _RequestState:
     headers: dict[bytes, bytes] = field(repr=False)
     credentials: RequestCredentials
     address: str | None
-    added: list[tuple[bytes, bytes]] = field(default_factory=list)
+    extra_headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     shared: bool = False
     started: bool = False
     too_long: str | None = None
@@ -116,7 +116,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
-        found = credentials.taken(scope, headers)
+        request_credentials = credentials.take(scope, headers)
         if scope["path"].startswith("//"):
             # A client that was given a base address with a slash at its end, and appended a path to it.
             scope["path"] = "/" + scope["path"].lstrip("/")
@@ -124,30 +124,30 @@ class Guard:
         exchange = _RequestState(
             scope["path"],
             headers,
-            found,
+            request_credentials,
             scope["client"][0][:_MAX_ADDRESS_LENGTH] if scope.get("client") else None,
         )
         request_id = exchange.headers.get(b"x-request-id", b"")
         if not _SANE_ID.fullmatch(request_id):
             request_id = uuid4().hex.encode()
-        exchange.added.append((b"x-request-id", request_id))
-        exchange.shared = self._origins.known(exchange.headers)
-        exchange.added += self._origins.cors(exchange.headers, exchange.shared)
+        exchange.extra_headers.append((b"x-request-id", request_id))
+        exchange.shared = self._origins.may_call(exchange.headers)
+        exchange.extra_headers += self._origins.cors(exchange.headers, exchange.shared)
         refusal = self._origins.refusal(scope, exchange.headers, exchange.shared)
         answer = _answering(exchange, send)
         if refusal is not None:
             await refusal(scope, receive, answer)
             return
-        await self._answered(exchange, scope, receive, answer)
+        await self._answer_errors(exchange, scope, receive, answer)
 
-    async def _answered(self, exchange: _RequestState, scope: Scope, receive: Receive, answer: Send) -> None:
+    async def _answer_errors(self, exchange: _RequestState, scope: Scope, receive: Receive, answer: Send) -> None:
         try:
-            await self._admitted(exchange, scope, receive, answer)
+            await self._admit(exchange, scope, receive, answer)
         except ClientDisconnect:
             return
         except Exception as error:
             if exchange.too_long is None:
-                request_id = exchange.added[0][1].decode()
+                request_id = exchange.extra_headers[0][1].decode()
                 # Log the route, because the address may hold a key in the wrong place.
                 route = getattr(scope.get("route"), "path", UNMATCHED)
                 log.exception("request %s failed: %s %s", request_id, scope["method"], route)
@@ -163,10 +163,10 @@ class Guard:
             await _drain(exchange, receive)
             await _over_limit(detail)(scope, receive, answer)
 
-    async def _admitted(self, exchange: _RequestState, scope: Scope, receive: Receive, answer: Send) -> None:
+    async def _admit(self, exchange: _RequestState, scope: Scope, receive: Receive, answer: Send) -> None:
         refusal = self._foreign_form(exchange, scope) or await self._unknown(exchange, scope)
         bound = self._bound_of(exchange, scope)
-        if refusal is None and (refusal := _encoded(exchange) or _too_large(exchange, bound)) is not None:
+        if refusal is None and (refusal := _refuse_encoding(exchange) or _too_large(exchange, bound)) is not None:
             await _drain(exchange, receive)
         if refusal is not None:
             await refusal(scope, receive, answer)
@@ -179,8 +179,8 @@ class Guard:
 
     def _foreign_form(self, exchange: _RequestState, scope: Scope) -> Response | None:
         """Refuses another site's form that would sign people in with its own key and collect their memories."""
-        sent = exchange.path in credentials.FORMS and scope["method"] == "POST"
-        if not sent or self._origins.vouched(scope, exchange.headers):
+        is_form = exchange.path in credentials.FORMS and scope["method"] == "POST"
+        if not is_form or self._origins.vouched(scope, exchange.headers):
             return None
         return problem(403, "origin_not_allowed", "Origin: another site's form cannot sign you in or out", _TYPE_IT)
 
@@ -194,10 +194,10 @@ class Guard:
         # If a credential is required anyway, forwarding makes no difference.
         forwarded = not self._authenticator.required and proxies.passed_on(scope["headers"])
         is_open = path in _OPEN or path.startswith(_OPEN_BELOW)
-        key = exchange.credentials.spoken
+        key = exchange.credentials.explicit
         if path == origins.READY and not key:
             # A probe without a credential belongs to nobody and is told no more than it needs.
-            is_open = self._authenticator.required or forwarded or not self._origins.named(exchange.headers)
+            is_open = self._authenticator.required or forwarded or not self._origins.accepts_host(exchange.headers)
         cookie = exchange.credentials.cookie if not key and (self._authenticator.required or forwarded) else None
         if cookie is not None and not is_open:
             if not self._origins.vouched(scope, exchange.headers):
@@ -208,36 +208,36 @@ class Guard:
                     "Send the key as `Authorization: Bearer KEY`, or add the origin of the page to http.cors_origins.",
                 )
             key = (cookie,)
-        given = PresentedCredentials(
+        proof = PresentedCredentials(
             key,
             exchange.address,
-            exchange.added[0][1].decode(),
+            exchange.extra_headers[0][1].decode(),
             forwarded=forwarded,
             outage=path.rstrip("/") in _WITHOUT_POSTGRES,
-            session=bool(key) and not exchange.credentials.spoken,
+            session=bool(key) and not exchange.credentials.explicit,
         )
         if path == "/" and exchange.credentials.address and self._signs_in(scope, exchange):
-            return await self._signed_in(exchange, scope, given)
+            return await self._sign_in(exchange, scope, proof)
         if is_open:
-            bind(scope, RequestContext(None, exchange.address, given.request))
+            bind(scope, RequestContext(None, exchange.address, proof.request))
             return None
         principal = None
         try:
-            if given.credentials or not _is_session_post(scope):
-                principal = await self._authenticator.principal(given)
+            if proof.credentials or not _is_session_post(scope):
+                principal = await self._authenticator.principal(proof)
             if principal is not None and principal.metered:
                 await self._rates.request(principal.id)
             zone = zones.requested(scope, exchange.headers)
         except OpenMemoryError as error:
-            answer = self._refused(error, path)
+            answer = self._refuse(error, path)
             if cookie is not None and isinstance(error, Unauthenticated):
                 credentials.without_cookie(scope, answer)
             return answer
         door = Door.MCP if path.startswith("/mcp") else Door.REST
         if principal is not None:
-            principal = replace(principal, door=door, address=exchange.address, request=given.request, timezone=zone)
+            principal = replace(principal, door=door, address=exchange.address, request=proof.request, timezone=zone)
         repeated = principal is not None and bool(exchange.credentials.headers or cookie)
-        bind(scope, RequestContext(principal, exchange.address, given.request, repeated, zone))
+        bind(scope, RequestContext(principal, exchange.address, proof.request, repeated, zone))
         return None
 
     def _signs_in(self, scope: Scope, exchange: _RequestState) -> bool:
@@ -245,23 +245,23 @@ class Guard:
         method = scope["method"]
         return method == "GET" or (method == "POST" and self._origins.vouched(scope, exchange.headers))
 
-    async def _signed_in(self, exchange: _RequestState, scope: Scope, given: PresentedCredentials) -> Response:
+    async def _sign_in(self, exchange: _RequestState, scope: Scope, proof: PresentedCredentials) -> Response:
         """Gives a browser the key of its address as a cookie, if the key is valid."""
         if not self._origins.vouched(scope, exchange.headers):
             # Otherwise another site's link could sign people in with its own key and collect their memories.
             return problem(403, "origin_not_allowed", "key: another site's link cannot sign you in", _TYPE_IT)
         try:
-            principal = await self._authenticator.principal(given)
+            principal = await self._authenticator.principal(proof)
             if not origins.states_origin(exchange.headers):
-                return credentials.asked(given.credentials[0])
+                return credentials.sign_in_page(proof.credentials[0])
             answer = credentials.signed_in(scope)
-            await credentials.remember(scope, answer, given.credentials[0], principal, self._authenticator.sessions)
+            await credentials.remember(scope, answer, proof.credentials[0], principal, self._authenticator.sessions)
         except OpenMemoryError as error:
-            return self._refused(error, exchange.path)
+            return self._refuse(error, exchange.path)
         return answer
 
-    def _refused(self, error: OpenMemoryError, path: str) -> Response:
-        answer = refused(error)
+    def _refuse(self, error: OpenMemoryError, path: str) -> Response:
+        answer = error_response(error)
         if isinstance(error, Unauthenticated):
             wrong = None if error.code == Unauthenticated.code else "invalid_token"
             words = None if wrong is None else error.message
@@ -293,20 +293,20 @@ def _too_large(exchange: _RequestState, bound: _Bound) -> Response | None:
 
 def _counting(exchange: _RequestState, receive: Receive, bound: _Bound) -> Receive:
     """Wraps `receive` and raises when the body exceeds its limit on bytes or, at its end, on JSON values."""
-    left = bound.bytes
+    remaining = bound.bytes
     chunks: list[bytes] = []
 
-    async def counted() -> Message:
-        nonlocal left
+    async def counting_receive() -> Message:
+        nonlocal remaining
         message = await receive()
         if message["type"] != "http.request" or exchange.draining:
             return message
         body = message.get("body", b"")
-        left -= len(body)
+        remaining -= len(body)
         exchange.read = not message.get("more_body", False)
         if bound.values is not None:
             chunks.append(body)
-        if left < 0:
+        if remaining < 0:
             exchange.too_long = (
                 f"body: is longer than {bound.bytes:,} bytes; the limit is {bound.bytes:,} ({bound.setting})"
             )
@@ -318,7 +318,7 @@ def _counting(exchange: _RequestState, receive: Receive, bound: _Bound) -> Recei
             raise _TooLong
         return message
 
-    return counted
+    return counting_receive
 
 
 def _answering(exchange: _RequestState, send: Send) -> Send:
@@ -329,7 +329,7 @@ def _answering(exchange: _RequestState, send: Send) -> Send:
             return
         if message["type"] == "http.response.start":
             exchange.started = True
-            message["headers"] = hardened(message.get("headers", ()), exchange.added, exchange.shared)
+            message["headers"] = hardened(message.get("headers", ()), exchange.extra_headers, exchange.shared)
         await send(message)
 
     return answer
@@ -339,19 +339,19 @@ async def _drain(exchange: _RequestState, receive: Receive) -> None:
     if exchange.read or b"expect" in exchange.headers:
         return  # everything was sent, or the client waits for permission to send
     exchange.draining = True
-    left = _DRAINED_BYTES
+    remaining = _DRAINED_BYTES
     try:
         async with asyncio.timeout(_DRAINED_SECONDS):
-            while left > 0:
+            while remaining > 0:
                 message = await receive()
                 if message["type"] != "http.request" or not message.get("more_body", False):
                     return
-                left -= len(message.get("body", b""))
+                remaining -= len(message.get("body", b""))
     except TimeoutError:
         return
 
 
-def _encoded(exchange: _RequestState) -> Response | None:
+def _refuse_encoding(exchange: _RequestState) -> Response | None:
     """Rejects a compressed body: a few KB of it could expand to any number of GB."""
     if b"content-encoding" not in exchange.headers:
         return None

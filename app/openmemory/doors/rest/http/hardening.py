@@ -40,20 +40,20 @@ QUESTION = {
 """The policy of a page that only asks a question: it may submit its own form."""
 
 
-def hardened(given: Iterable[Header], added: Iterable[Header], shared: bool) -> list[Header]:
+def hardened(original: Iterable[Header], extra: Iterable[Header], shared: bool) -> list[Header]:
     """Returns the headers of a response, with the security headers added unless the response sets them itself.
 
     `shared` is True if a page of another origin may read the response.
     """
     cached = framed = False
-    for name, _ in given:
+    for name, _ in original:
         if name == b"cache-control":
             cached = True
         elif name == b"content-security-policy":
             framed = True
     if not (cached or framed or shared):
-        return [*given, *added, *_FULL]
-    headers = [*given, *added, *_ALWAYS]
+        return [*original, *extra, *_FULL]
+    headers = [*original, *extra, *_ALWAYS]
     if not shared:
         headers.append(_OWN)
     if not framed:

@@ -49,13 +49,13 @@ class Origins:
 
     def __init__(self, settings: Settings) -> None:
         self._hosts = _accepted_hosts(settings)
-        self._seen: set[bytes] = set()
+        self._host_cache: set[bytes] = set()
         self._pages = _each(settings.http.cors_origins)
-        self._named = _each(settings.http.named_origins)
+        self._named_origins = _each(settings.http.named_origins)
         self._any = "*" in self._pages
         self._open = not credentials_required(settings)
 
-    def known(self, headers: Headers) -> bool:
+    def may_call(self, headers: Headers) -> bool:
         """Returns True if the request comes from a page that may call the service."""
         origin = headers.get(b"origin")
         return origin is not None and (self._any or origin.decode("latin-1").lower() in self._pages)
@@ -82,14 +82,14 @@ class Origins:
         return self._is_named(origin) or _is_own(scope, headers, origin)
 
     def _is_named(self, origin: bytes) -> bool:
-        return origin.decode("latin-1").lower() in self._named
+        return origin.decode("latin-1").lower() in self._named_origins
 
-    def cors(self, headers: Headers, known: bool) -> list[tuple[bytes, bytes]]:
+    def cors(self, headers: Headers, is_allowed: bool) -> list[tuple[bytes, bytes]]:
         """Returns the CORS headers of the response. A page may call without the credentials that a browser stores; with
         them only if its origin is named, or if no credential is required."""
         if b"origin" not in headers:
             return []
-        if not known:
+        if not is_allowed:
             return [(b"vary", b"Origin")]
         if self._any:
             return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", _EXPOSED)]
@@ -102,28 +102,28 @@ class Origins:
             answer.append((b"access-control-allow-credentials", b"true"))
         return answer
 
-    def refusal(self, scope: Scope, headers: Headers, known: bool) -> Response | None:
+    def refusal(self, scope: Scope, headers: Headers, is_allowed: bool) -> Response | None:
         """Returns the response to a request that goes no further; None if it may pass."""
         return (
             self._wrong_host(scope["path"], headers)
-            or (self._preflight(headers) if known and scope["method"] == "OPTIONS" else None)
-            or (None if known else self._wrong_origin(scope, headers))
+            or (self._preflight(headers) if is_allowed and scope["method"] == "OPTIONS" else None)
+            or (None if is_allowed else self._wrong_origin(scope, headers))
         )
 
-    def named(self, headers: Headers) -> bool:
+    def accepts_host(self, headers: Headers) -> bool:
         """Returns True if the Host header is a name of this service."""
-        given = headers.get(b"host", b"")
-        if given in self._seen or self._hosts is None:
+        header = headers.get(b"host", b"")
+        if header in self._host_cache or self._hosts is None:
             return True
-        host = given.decode("latin-1").lower()
+        host = header.decode("latin-1").lower()
         if host not in self._hosts and _without_port(host) not in self._hosts:
             return False
-        if len(self._seen) < _REMEMBERED:
-            self._seen.add(given)
+        if len(self._host_cache) < _REMEMBERED:
+            self._host_cache.add(header)
         return True
 
     def _wrong_host(self, path: str, headers: Headers) -> Response | None:
-        if self.named(headers) or path == LIVE:
+        if self.accepts_host(headers) or path == LIVE:
             return None
         host = headers.get(b"host", b"").decode("latin-1").lower()
         # Containers and load balancers probe by an address that is not known beforehand, or without a Host. A rebound
@@ -140,16 +140,16 @@ class Origins:
     def _preflight(self, headers: Headers) -> Response | None:
         if b"access-control-request-method" not in headers:
             return None
-        wanted = headers.get(b"access-control-request-headers", b"").decode("latin-1")
-        allowed = {
+        request_headers = headers.get(b"access-control-request-headers", b"").decode("latin-1")
+        response_headers = {
             "Access-Control-Allow-Methods": _METHODS,
-            "Access-Control-Allow-Headers": wanted or "Content-Type",
+            "Access-Control-Allow-Headers": request_headers or "Content-Type",
             "Access-Control-Max-Age": "600",
         }
         if b"access-control-request-private-network" in headers and not self._any:
             # A page of the public network that calls a private one must be a named origin.
-            allowed["Access-Control-Allow-Private-Network"] = "true"
-        return Response(status_code=204, headers=allowed)
+            response_headers["Access-Control-Allow-Private-Network"] = "true"
+        return Response(status_code=204, headers=response_headers)
 
     def _wrong_origin(self, scope: Scope, headers: Headers) -> Response | None:
         origin = headers.get(b"origin")
@@ -207,13 +207,13 @@ def _accepted_hosts(settings: Settings) -> frozenset[str] | None:
     Beyond loopback a credential protects the service, and a rebound page does not have one; there only an explicit list
     restricts the names.
     """
-    given = [name.lower() for name in settings.http.allowed_hosts]
-    if "*" in given or (not is_here(settings.host) and not given and credentials_required(settings)):
+    names = [name.lower() for name in settings.http.allowed_hosts]
+    if "*" in names or (not is_here(settings.host) and not names and credentials_required(settings)):
         return None
     own = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return frozenset([*_LOOPBACK, own.lower(), *given])
+    return frozenset([*_LOOPBACK, own.lower(), *names])
 
 
 def _without_port(host: str) -> str:
-    found = _AUTHORITY.fullmatch(host)
-    return found[1].rstrip(".") if found else ""
+    match = _AUTHORITY.fullmatch(host)
+    return match[1].rstrip(".") if match else ""

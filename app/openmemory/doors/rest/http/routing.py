@@ -54,10 +54,10 @@ class JsonRoute(APIRoute):
             request = JsonRequest(request.scope, request.receive)
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
-                given = repr(kind[:80]) if kind else "none"
-                said = kind or any(name in request.headers for name in _BROWSER)
-                if said and await request.body():
-                    raise HTTPException(415, f"Content-Type: must be application/json, not {given}")
+                label = repr(kind[:80]) if kind else "none"
+                checks_type = kind or any(name in request.headers for name in _BROWSER)
+                if checks_type and await request.body():
+                    raise HTTPException(415, f"Content-Type: must be application/json, not {label}")
             return await answer(request)
 
         return answer_json

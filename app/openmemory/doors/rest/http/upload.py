@@ -82,8 +82,8 @@ async def receive(request: Request, name: str, target: Target) -> Form:
     """
     content_type = request.headers.get("content-type", "")
     if not is_multipart(content_type):
-        given = repr(content_type[:80]) if content_type else "none"
-        raise HTTPException(415, f"Content-Type: must be {MULTIPART}, not {given}")
+        label = repr(content_type[:80]) if content_type else "none"
+        raise HTTPException(415, f"Content-Type: must be {MULTIPART}, not {label}")
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         raise HTTPException(400, "body: the boundary of the form is missing in Content-Type")
@@ -122,7 +122,7 @@ class _Reader:
 
     def callbacks(self) -> Any:
         """Returns the callbacks for the parser."""
-        found: dict[str, Callable[..., None]] = {
+        handlers: dict[str, Callable[..., None]] = {
             "on_part_begin": self._begin,
             "on_header_begin": self._begin_header,
             "on_header_field": self._add_to(lambda: self._header),
@@ -133,7 +133,7 @@ class _Reader:
             "on_part_end": self._end,
             "on_end": self._finish,
         }
-        return found
+        return handlers
 
     async def flush(self, target: Target) -> None:
         """Writes the file data received so far."""
@@ -151,9 +151,9 @@ class _Reader:
         self._header.clear()
         self._value.clear()
 
-    def _add_to(self, chosen: Callable[[], bytearray]) -> Callable[[bytes, int, int], None]:
+    def _add_to(self, get_buffer: Callable[[], bytearray]) -> Callable[[bytes, int, int], None]:
         def add(data: bytes, start: int, end: int) -> None:
-            into = chosen()
+            into = get_buffer()
             into += data[start:end]
 
         return add

@@ -24,8 +24,8 @@ def requested(scope: Scope, headers: Mapping[bytes, bytes]) -> ZoneInfo | None:
     Raises:
         Invalid: there is no such zone.
     """
-    found = _IN_QUERY.findall(scope["query_string"]) if b"timezone=" in scope["query_string"] else []
-    for field, value in ((FIELD, found[-1] if found else b""), (HEADER, headers.get(SENT, b""))):
+    values = _IN_QUERY.findall(scope["query_string"]) if b"timezone=" in scope["query_string"] else []
+    for field, value in ((FIELD, values[-1] if values else b""), (HEADER, headers.get(SENT, b""))):
         if value:
             return zone_named(unquote(value.decode("latin-1")), field)
     return None
