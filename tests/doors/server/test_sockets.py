@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from openmemory.doors.server.sockets import PortTaken, listen, url_of
+from openmemory.doors.server.sockets import PortInUse, listen, url_of
 from openmemory.errors import SetupError
 from tests.listening import one_socket
 
@@ -48,7 +48,7 @@ async def test_what_is_sent_in_two_parts_does_not_wait_for_an_acknowledgement() 
 def test_a_taken_port_is_told_as_such() -> None:
     with one_socket() as first:
         port = first.getsockname()[1]
-        with pytest.raises(PortTaken, match=f"port {port} of 127.0.0.1 is taken"):
+        with pytest.raises(PortInUse, match=f"port {port} of 127.0.0.1 is taken"):
             listen("127.0.0.1", port)
 
 
@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_on_one_loopback_address_is_not_used_on_the_other(h
         pytest.skip("localhost has one address here")
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PortTaken, match=f"port {port} of {host} is taken"):
+        with pytest.raises(PortInUse, match=f"port {port} of {host} is taken"):
             listen(host, port)
 
 

@@ -16,7 +16,7 @@ import psutil
 from openmemory.config.legacy_env import SWITCH
 from openmemory.config.settings import Settings, environment
 from openmemory.config.settings_file import FILE_NAME
-from openmemory.doors.server.sockets import ANOTHER_PORT, PortTaken, listen
+from openmemory.doors.server.sockets import ANOTHER_PORT, PortInUse, listen
 from openmemory.embedded.folder import DataFolder, NotReadable, ServiceInfo, default_data_dir, running_service
 from openmemory.errors import NotFound, SetupError, Unavailable
 
@@ -182,7 +182,7 @@ def _start(settings: Settings, flags: list[str]) -> tuple[subprocess.Popen[bytes
 def _is_free(settings: Settings) -> bool:
     try:
         sockets = listen(settings.host, settings.port)
-    except PortTaken:
+    except PortInUse:
         return False
     for listener in sockets:
         listener.close()

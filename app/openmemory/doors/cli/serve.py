@@ -53,11 +53,11 @@ def serve(
 
 
 def _listen(settings: Settings) -> list[socket]:
-    from openmemory.doors.server.sockets import PortTaken, listen
+    from openmemory.doors.server.sockets import PortInUse, listen
 
     try:
         return listen(settings.host, settings.port)
-    except PortTaken:
+    except PortInUse:
         from openmemory.doors.cli.finding import who_listens
 
         if owner := who_listens(settings):

@@ -22,15 +22,15 @@ def room_for(connections: int) -> int:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _OTHERS
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    target = connections + _OTHERS
+    if soft != resource.RLIM_INFINITY and soft < target:
+        raised = target if hard == resource.RLIM_INFINITY else min(target, hard)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
             soft = raised
         except (ValueError, OSError) as error:  # macOS has a lower limit than it reports
             log.debug("the limit of open files stays at %d: %s", soft, error)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    if soft == resource.RLIM_INFINITY or soft >= target:
         return connections
     fit = max(_MIN_DESCRIPTORS, soft - _OTHERS)
     log.warning(

@@ -25,8 +25,8 @@ async def hosted_index(stores: Stores) -> AsyncIterator[Stores]:
 
     front = QdrantRestApi(stores.folder / INDEX_FOLDER)
     server = Server(private(front, patience=1))
-    with _socket_folder(stores.folder) as folder, _listening(path := folder / _SOCKET) as opened:
-        serving = asyncio.create_task(server.serve(sockets=[opened]), name="index")
+    with _socket_folder(stores.folder) as folder, _listening(path := folder / _SOCKET) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]), name="index")
         try:
             while not server.started:
                 if serving.done():
@@ -52,9 +52,9 @@ def _socket_folder(data_folder: Path) -> Iterator[Path]:
 @contextmanager
 def _listening(path: Path) -> Iterator[socket.socket]:
     path.unlink(missing_ok=True)  # left by an owner that was killed
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as opened:
-        opened.bind(str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
         path.chmod(0o600)
-        opened.listen(128)
-        opened.setblocking(False)
-        yield opened
+        listener.listen(128)
+        listener.setblocking(False)
+        yield listener

@@ -151,8 +151,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._part is not None:
             # If data came together with an older request, or with part of the body, it is unknown how much of it
             # belongs to the head or to the trailers. The parser reports both only when they are complete.
-            moved = self._body != body if self._part == "body" else self._messages - before > alone
-            self._unparsed = 0 if moved else self._unparsed + len(data)
+            has_progress = self._body != body if self._part == "body" else self._messages - before > alone
+            self._unparsed = 0 if has_progress else self._unparsed + len(data)
             if self._unparsed > HEAD:
                 in_target = self._part == "head" and not self.headers and len(self.url) > TARGET
                 self._refuse(_LONG_TARGET if in_target else _LONG_HEAD)
@@ -213,18 +213,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _check_reading(self, waited: float) -> None:
+    def _check_reading(self, idle: float) -> None:
         seconds = self.bounds.header_timeout
-        allowed = self.bounds.body_timeout + self._body / _SLOWEST
-        if self._part == "start" and waited >= seconds:
+        limit = self.bounds.body_timeout + self._body / _SLOWEST
+        if self._part == "start" and idle >= seconds:
             self.transport.close()  # no request was begun
-        elif self._part == "head" and waited >= seconds:
+        elif self._part == "head" and idle >= seconds:
             detail = f"The headers did not come within {seconds:g} seconds (http.header_timeout)."
             self._refuse(_Refusal(408, "request_timeout", detail))
-        elif self._part == "body" and waited >= allowed and not (self.pipeline or self.flow.read_paused):
-            detail = f"The body did not come within {allowed:.0f} seconds: http.body_timeout, and one for each"
+        elif self._part == "body" and idle >= limit and not (self.pipeline or self.flow.read_paused):
+            detail = f"The body did not come within {limit:.0f} seconds: http.body_timeout, and one for each"
             self._refuse(_Refusal(408, "request_timeout", f"{detail} {_SLOWEST:,} bytes of it."))
-        elif self._part == "end" and waited >= _LINGER_SECONDS:
+        elif self._part == "end" and idle >= _LINGER_SECONDS:
             self.transport.abort()
 
     def _check_writing(self, now: float) -> None:

@@ -25,7 +25,7 @@ class TrustedProxies(ProxyHeadersMiddleware):
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Pass one request on."""
         if scope["type"] == "http" and (client := scope.get("client")) and client[0] in self.trusted_hosts:
-            sent = [value.rstrip(b"/") for name, value in scope["headers"] if name == b"x-forwarded-prefix"]
-            if len(sent) == 1 and _PREFIX.fullmatch(sent[0]):
-                bind_prefix(cast(dict[str, Any], scope), sent[0].decode())
+            prefixes = [value.rstrip(b"/") for name, value in scope["headers"] if name == b"x-forwarded-prefix"]
+            if len(prefixes) == 1 and _PREFIX.fullmatch(prefixes[0]):
+                bind_prefix(cast(dict[str, Any], scope), prefixes[0].decode())
         await super().__call__(scope, receive, send)

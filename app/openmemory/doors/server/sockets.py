@@ -18,7 +18,7 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 _Address = tuple[socket.AddressFamily, str]
 
 
-class PortTaken(SetupError):
+class PortInUse(SetupError):
     """Raised when another process listens on the port."""
 
 
@@ -39,20 +39,20 @@ def listen(host: str, port: int) -> list[socket.socket]:
         free = port == 0
         for family, address in addresses:
             try:
-                opened = _open(family, address, port, only_v6=len(addresses) > 1)
+                listener = _open(family, address, port, only_v6=len(addresses) > 1)
             except OSError as error:
                 if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and len(addresses) > 1:
                     continue  # such as ::1 of localhost where IPv6 is switched off
                 if error.errno == errno.EADDRINUSE and free and sockets:
                     continue  # nobody chose this port, and its first address serves
-                raise _refused(error, host, port) from error
-            port = opened.getsockname()[1]
-            sockets.append(opened)
+                raise _listen_error(error, host, port) from error
+            port = listener.getsockname()[1]
+            sockets.append(listener)
         if not sockets:
             raise SetupError(f"host: {host!r} must be an address of this machine")
     except BaseException:
-        for opened in sockets:
-            opened.close()
+        for listener in sockets:
+            listener.close()
         raise
     return sockets
 
@@ -66,34 +66,34 @@ def url_of(host: str, sockets: Sequence[socket.socket]) -> str:
 
 def _resolve(host: str) -> list[_Address]:
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise SetupError(f"host: {host!r} cannot be resolved; use an address such as 127.0.0.1") from None
     if host == _LOOPBACK:
         return [(socket.AF_INET, _LOOPBACK), (socket.AF_INET6, _LOOPBACK_V6)]
-    return list(dict.fromkeys((family, str(where[0])) for family, _, _, _, where in found))
+    return list(dict.fromkeys((family, str(where[0])) for family, _, _, _, where in addresses))
 
 
 def _open(family: socket.AddressFamily, address: str, port: int, *, only_v6: bool) -> socket.socket:
     # The explicit protocol makes asyncio turn Nagle's algorithm off; with it an answer takes 40 ms longer.
-    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only_v6))
-        opened.bind((address, port))
-        opened.listen(_BACKLOG)
-        opened.setblocking(False)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only_v6))
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
     except BaseException:
-        opened.close()
+        listener.close()
         raise
-    return opened
+    return listener
 
 
-def _refused(error: OSError, host: str, port: int) -> SetupError:
+def _listen_error(error: OSError, host: str, port: int) -> SetupError:
     if error.errno == errno.EADDRINUSE:
-        return PortTaken(f"port {port} of {host} is taken by another program; {ANOTHER_PORT}")
+        return PortInUse(f"port {port} of {host} is taken by another program; {ANOTHER_PORT}")
     if error.errno == errno.EADDRNOTAVAIL:
         return SetupError(f"host: {host!r} must be an address of this machine")
     if error.errno == errno.EACCES:

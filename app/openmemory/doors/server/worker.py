@@ -76,13 +76,13 @@ async def _serve(order: WorkerInstructions) -> None:
 def _line() -> bytes:
     """Returns the first line of standard input. The read is unbuffered, because the lock of a buffer would outlive the
     thread that reads."""
-    found = b""
-    while not found.endswith(b"\n"):
+    line = b""
+    while not line.endswith(b"\n"):
         more = os.read(_STANDARD_INPUT, 1 << 16)
         if not more:
             sys.exit(Exit.FAILED)  # the parent is gone
-        found += more
-    return found
+        line += more
+    return line
 
 
 def _end_with_parent() -> None:

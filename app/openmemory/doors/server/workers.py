@@ -89,17 +89,17 @@ class WorkerProcesses:
             SetupError: a worker does not start the first time.
         """
         places = [asyncio.create_task(self._keep(place)) for place in range(1, self._settings.workers + 1)]
-        stopped = asyncio.create_task(self._stopping.wait())
+        stop_task = asyncio.create_task(self._stopping.wait())
         try:
             # Before that, a worker's task ends only by failing.
-            await asyncio.wait([*places, stopped], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*places, stop_task], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.stop()
-            await asyncio.wait([stopped, *places], timeout=_PATIENCE)
+            await asyncio.wait([stop_task, *places], timeout=_PATIENCE)
             self.kill()
-            failed = [found for found in await asyncio.gather(*places, return_exceptions=True) if found is not None]
-        if failed:
-            raise failed[0]
+            errors = [error for error in await asyncio.gather(*places, return_exceptions=True) if error is not None]
+        if errors:
+            raise errors[0]
 
     def stop(self) -> None:
         """Tells the workers to stop gracefully."""
@@ -120,16 +120,16 @@ class WorkerProcesses:
         while not self._stopping.is_set():
             since = loop.time()
             try:
-                ended = f"exit status {await self._one(place)}"
+                reason = f"exit status {await self._one(place)}"
             except OSError as error:  # no process or pipe is available: the machine may have one later
-                ended = str(error)
+                reason = str(error)
             if self._stopping.is_set():
                 return
             if not self._started:
-                raise SetupError(f"a worker process did not start ({ended}); see its log lines")
+                raise SetupError(f"a worker process did not start ({reason}); see its log lines")
             if loop.time() - since > _STABLE:
                 pause = 0.0
-            log.error("worker %d ended (%s); a new one starts in %g s", place, ended, pause)
+            log.error("worker %d ended (%s); a new one starts in %g s", place, reason, pause)
             try:
                 async with asyncio.timeout(pause):
                     await self._stopping.wait()
@@ -151,7 +151,7 @@ class WorkerProcesses:
             child.close()
 
     def _start(self) -> Child:
-        listening = [opened.fileno() for opened in self._sockets]
+        listening = [listener.fileno() for listener in self._sockets]
         pipe = os.pipe()
         order = WorkerInstructions(self._settings, self._stores, listening, pipe[1])
         return Child("openmemory.doors.server.worker", order.encoded(), inherited=listening, ready=pipe)
