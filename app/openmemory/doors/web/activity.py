@@ -57,7 +57,7 @@ async def show_activity(
     before: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
 ) -> Response:
     """Show what came in and what was read."""
-    found = await page.services.feed.page(page.caller, _events(kind), before=before, limit=PAGE_SIZE)
+    feed_page = await page.services.feed.page(page.caller, _events(kind), before=before, limit=PAGE_SIZE)
     written: Counter[date] = Counter()
     accessed: Counter[date] = Counter()
     for each in await page.services.stats.daily(page.caller, days=YEAR):
@@ -68,9 +68,9 @@ async def show_activity(
         kind=kind,
         kinds=list(KINDS),
         before=before,
-        entries=found.entries,
-        next=found.next,
-        newest=found.entries[0].id if found.entries else 0,
+        entries=feed_page.entries,
+        next=feed_page.next,
+        newest=feed_page.entries[0].id if feed_page.entries else 0,
         words=WORDS,
         year=calendar(written, accessed, page.today),
         tools=await page.services.reads.tools(page.caller),
@@ -80,9 +80,9 @@ async def show_activity(
 @router.get("/ui/activity/captures")
 async def list_captures(page: ThePage, number: Annotated[int, Query(alias="page", ge=1, le=1_000_000)] = 1) -> Response:
     """List the captures: what was sent to the language model, and what became of it."""
-    found = await page.services.captures.list(page.caller, page=number, size=CAPTURES)
+    result = await page.services.captures.list(page.caller, page=number, size=CAPTURES)
     return page.render(
-        "captures.html", captures=found.items, total=found.total, number=number, pages=-(-found.total // CAPTURES)
+        "captures.html", captures=result.items, total=result.total, number=number, pages=-(-result.total // CAPTURES)
     )
 
 
@@ -90,7 +90,9 @@ async def list_captures(page: ThePage, number: Annotated[int, Query(alias="page"
 async def undo_capture(page: ThePage, capture_id: UUID, form: TheForm) -> Response:
     """Undo everything that a capture did."""
     await page.services.captures.undo(page.caller, capture_id)
-    return page.done("Undone: everything is as it was before this capture.", page.back(form, "activity/captures"))
+    return page.redirect_with_notice(
+        "Undone: everything is as it was before this capture.", page.back(form, "activity/captures")
+    )
 
 
 @router.get("/ui/activity/upcoming")
@@ -99,14 +101,14 @@ async def list_upcoming(
 ) -> Response:
     """List what will expire or be archived."""
     query = UpcomingQuery(within_days=days, page=number, size=PAGE_SIZE)
-    found = await page.services.upcoming.list(page.caller, query)
+    result = await page.services.upcoming.list(page.caller, query)
     return page.render(
         "upcoming.html",
         days=days,
-        items=found.items,
-        total=found.total,
+        items=result.items,
+        total=result.total,
         number=number,
-        pages=-(-found.total // PAGE_SIZE),
+        pages=-(-result.total // PAGE_SIZE),
     )
 
 
@@ -150,7 +152,7 @@ async def _messages(
     """Looks for new entries until the stream has lasted long enough or the client is gone. Holds no connection to the
     database meanwhile."""
     with streams.one():
-        end = said = monotonic()
+        end = last_message = monotonic()
         end += LASTING
         yield ": connected\n\n"
         authenticator: Authenticator = page.request.app.state.authenticator
@@ -161,10 +163,10 @@ async def _messages(
                     "entries.html", page.timezone, entries=entries, words=WORDS, link=_from_the_page(page), by=page.by
                 )
                 yield _message(after, html)
-                said = monotonic()
-            elif monotonic() - said > HEARTBEAT:
+                last_message = monotonic()
+            elif monotonic() - last_message > HEARTBEAT:
                 yield ": nothing new\n\n"
-                said = monotonic()
+                last_message = monotonic()
             await asyncio.sleep(LOOKED_EVERY)
 
 

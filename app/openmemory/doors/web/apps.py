@@ -65,16 +65,16 @@ class Activity(NamedTuple):
 async def list_apps(page: ThePage, number: Annotated[PageNumber, Query(alias="page")] = 1) -> Response:
     """List the assistants with what they did."""
     services = page.services
-    found = await services.apps.list(page.caller, activity=True, page=number, page_size=PAGE_SIZE)
+    result = await services.apps.list(page.caller, activity=True, page=number, page_size=PAGE_SIZE)
     days: defaultdict[UUID, list[AppDay]] = defaultdict(list)
     for each in await services.stats.daily(page.caller):
         days[each.app_id].append(each)
     return page.render(
         "apps.html",
-        apps=[(app, _seen(app), Activity.of(days[app.id], page.today)) for app in found.apps],
-        total=found.total,
+        apps=[(app, _last_seen(app), Activity.of(days[app.id], page.today)) for app in result.apps],
+        total=result.total,
         number=number,
-        pages=-(-found.total // PAGE_SIZE),
+        pages=-(-result.total // PAGE_SIZE),
         recent=RECENT_DAYS,
     )
 
@@ -99,7 +99,7 @@ async def show_app(
         types=TYPES,
         choices=await _choices(page),
         q=q,
-        answer=await _found(page, as_app, q) if q else None,
+        answer=await _search_as(page, as_app, q) if q else None,
         readable=await services.memories.count(as_app),
         kept=await services.memories.count(page.caller),
         written=await services.stats.app_memories(page.caller, app_id, page=memories, page_size=ROWS),
@@ -124,13 +124,15 @@ async def resume_app(page: ThePage, app_id: UUID, form: TheForm) -> Response:
 async def add_rule(page: ThePage, app_id: UUID, form: TheForm) -> Response:
     """Make a rule for an assistant, or for every one."""
     app = (await page.services.directory.preview(page.caller, app_id)).app
-    wanted = _rule(form, app)
+    new_rule = _rule(form, app)
     before = {rule.id for rule in await page.services.grants.list(page.caller)}
-    rule = await page.services.grants.create(page.caller, wanted)
+    rule = await page.services.grants.create(page.caller, new_rule)
     to = page.back(form, f"apps/{app_id}")
     if rule.id in before:
-        return page.done("There is such a rule already.", to)
-    return page.done(_told("Now", rule), to, Undo(f"apps/{app_id}/rules/remove", {"rule": str(rule.id)}))
+        return page.redirect_with_notice("There is such a rule already.", to)
+    return page.redirect_with_notice(
+        _describe("Now", rule), to, Undo(f"apps/{app_id}/rules/remove", {"rule": str(rule.id)})
+    )
 
 
 @router.post("/ui/apps/{app_id}/rules/remove")
@@ -142,8 +144,8 @@ async def remove_rule(page: ThePage, app_id: UUID, form: TheForm) -> Response:
     rule = rules[str(id_)]
     again = {"effect": rule.effect, "object_type": rule.object_type, "object": rule.object_name or rule.object or ""}
     again |= {} if rule.app else {"every": "1"}
-    return page.done(
-        _told("No longer a rule:", rule), page.back(form, f"apps/{app_id}"), Undo(f"apps/{app_id}/rules", again)
+    return page.redirect_with_notice(
+        _describe("No longer a rule:", rule), page.back(form, f"apps/{app_id}"), Undo(f"apps/{app_id}/rules", again)
     )
 
 
@@ -165,7 +167,7 @@ def in_words(rule: Grant) -> tuple[str, str]:
     return f"{rule.app or 'Every app'} {may} {words.get(rule.object_type, 'anything')}", name
 
 
-def _told(how: str, rule: Grant) -> str:
+def _describe(how: str, rule: Grant) -> str:
     words, name = in_words(rule)
     return f"{how} {words} {name}".rstrip() + "."
 
@@ -192,10 +194,10 @@ async def _set_active(page: PageRequest, app_id: UUID, form: FormData, active: b
     name = (await page.services.directory.preview(page.caller, app_id)).app
     words = f"{name} reads and writes again." if active else f"{name} is paused: it reads and writes nothing."
     other = Undo(f"apps/{app_id}/{'pause' if active else 'resume'}", {})
-    return page.done(words, page.back(form, f"apps/{app_id}"), other)
+    return page.redirect_with_notice(words, page.back(form, f"apps/{app_id}"), other)
 
 
-async def _found(page: PageRequest, as_app: Caller, query: str) -> SearchAnswer:
+async def _search_as(page: PageRequest, as_app: Caller, query: str) -> SearchAnswer:
     return await while_connected(page.request, page.services.search.search(as_app, SearchQuery(query, FOUND)))
 
 
@@ -205,5 +207,5 @@ async def _choices(page: PageRequest) -> Sequence[str]:
     return sorted({each.name for each in categories.categories}.union(await page.services.apps.names(page.caller)))
 
 
-def _seen(app: AppSummary) -> datetime | None:
+def _last_seen(app: AppSummary) -> datetime | None:
     return max(filter(None, (app.last_created, app.last_accessed)), default=None)

@@ -35,14 +35,14 @@ OF_MEMORIES = {
 @router.get("/ui/settings/archives")
 async def show(page: ThePage) -> Response:
     """Show the forms, and when the user's memory was last exported."""
-    return await _shown(page)
+    return await _render(page)
 
 
 @router.post("/ui/settings/archives/export")
 async def export(page: ThePage, form: TheForm) -> Response:
     """Download everything of the user as an archive."""
-    wanted = ExportSelection(vectors=bool(text_of(form, "vectors")))
-    return download(await page.services.backup.export(page.caller, wanted), page.caller.user)
+    selection = ExportSelection(vectors=bool(text_of(form, "vectors")))
+    return download(await page.services.backup.export(page.caller, selection), page.caller.user)
 
 
 @router.post("/ui/settings/archives")
@@ -54,25 +54,27 @@ async def import_file(page: ThePage) -> Response:
         form = await upload.receive(page.request, "file", spool)
         check_token(page.request, form.fields.get("token"))
         check_size(form, services.settings.limits.backup)
-    wanted = FileImport(
+    file_import = FileImport(
         user=form.fields.get("of") or None,
         into=form.fields.get("into", "").strip() or None,
         mode="overwrite" if form.fields.get("mode") == "overwrite" else "skip",
         dry_run=form.fields.get("do") != "import",
     )
     try:
-        report = await services.imports.import_file(page.caller, spool, wanted)
+        report = await services.imports.import_file(page.caller, spool, file_import)
     except BadArchive as error:
         raise HTTPException(400, error.message) from None
-    return await _shown(page, report, wanted)
+    return await _render(page, report, file_import)
 
 
-async def _shown(page: PageRequest, report: FileReport | None = None, wanted: FileImport | None = None) -> Response:
+async def _render(
+    page: PageRequest, report: FileReport | None = None, file_import: FileImport | None = None
+) -> Response:
     last = await page.services.audit.last_export(page.caller) if page.everything else None
     return page.render(
         "archives.html",
         report=report,
-        wanted=wanted or FileImport(),
+        wanted=file_import or FileImport(),
         counted=COUNTED,
         of_memories=OF_MEMORIES,
         last=last,

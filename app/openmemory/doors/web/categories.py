@@ -20,11 +20,11 @@ async def show(page: ThePage) -> Response:
     """Show the categories with their descriptions."""
     if not page.everything:
         return page.render("categories.html", found=None, waiting=None)
-    found = await page.services.descriptions.list(page.caller)
+    result = await page.services.descriptions.list(page.caller)
     waiting = await page.services.categorization.waiting(page.caller)
     return page.render(
         "categories.html",
-        found=found.categories,
+        found=result.categories,
         waiting=waiting,
         longest=MAX_DESCRIPTION_LENGTH,
         assigns=page.services.settings.categories.assign != "off",
@@ -38,19 +38,19 @@ async def describe(page: ThePage, form: TheForm) -> Response:
     if not 1 <= len(text) <= MAX_DESCRIPTION_LENGTH:
         raise Invalid("description", f"must have from 1 to {MAX_DESCRIPTION_LENGTH:,} characters, not {len(text):,}")
     described = await page.services.descriptions.describe(page.caller, name, text)
-    return page.done(f"Saved {described.name}. Memories are looked at again.", "settings/categories")
+    return page.redirect_with_notice(f"Saved {described.name}. Memories are looked at again.", "settings/categories")
 
 
 @router.post("/ui/settings/categories/forget")
 async def forget(page: ThePage, form: TheForm) -> Response:
     """Remove the user's description of a category."""
     name = text_of(form, "name")
-    found = (await page.services.descriptions.list(page.caller)).categories
-    before = next((each.description for each in found if each.name == name and each.described_by == "user"), "")
+    descriptions = (await page.services.descriptions.list(page.caller)).categories
+    before = next((each.description for each in descriptions if each.name == name and each.described_by == "user"), "")
     await page.services.descriptions.forget(page.caller, name)
     short = 0 < len(before) <= _IN_A_NOTICE
     undo = Undo("settings/categories", {"name": name, "description": before}) if short else None
-    return page.done(f"Removed your description of {name}.", "settings/categories", undo)
+    return page.redirect_with_notice(f"Removed your description of {name}.", "settings/categories", undo)
 
 
 @router.post("/ui/settings/categories/assign")
@@ -58,4 +58,4 @@ async def assign(page: ThePage, form: TheForm) -> Response:
     """Assign categories to the memories that no client has categorized."""
     again = bool(text_of(form, "again"))
     waiting = await page.services.categorization.request(page.caller, again=again)
-    return page.done(f"{waiting.waiting:,} memories wait for categories.", "settings/categories")
+    return page.redirect_with_notice(f"{waiting.waiting:,} memories wait for categories.", "settings/categories")

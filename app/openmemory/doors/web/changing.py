@@ -14,7 +14,7 @@ from starlette.responses import Response
 from openmemory.doors.web.filters import Filters, TheFilters, day_of
 from openmemory.doors.web.links import is_page
 from openmemory.doors.web.page import PageRequest, TheForm, ThePage, Undo, id_of, text_of, texts_of
-from openmemory.doors.web.templating import counted
+from openmemory.doors.web.templating import format_count
 from openmemory.errors import Invalid
 from openmemory.memories.lifecycle.schemas import BulkChange, Selection
 from openmemory.memories.schemas import Expiry
@@ -48,22 +48,22 @@ async def change(page: ThePage, form: TheForm) -> Response:
     everything = bool(text_of(form, "all"))
     ids = [] if everything else _ids(form)
     if action == "erase":
-        asked = {**filters.given, "all": "1" if everything else "", "id": ids, "next": page.back(form, "memories")}
-        return page.redirect(f"memories/erase?{urlencode(asked, doseq=True)}")
+        parameters = {**filters.given, "all": "1" if everything else "", "id": ids, "next": page.back(form, "memories")}
+        return page.redirect(f"memories/erase?{urlencode(parameters, doseq=True)}")
     selection = await _selection(page, filters, everything=everything, ids=ids)
-    wanted, done = _wanted(page, action, form)
-    result = await page.services.bulk.apply(page.caller, selection, wanted)
+    bulk_change, sentence = _bulk_change(page, action, form)
+    result = await page.services.bulk.apply(page.caller, selection, bulk_change)
     to = page.back(form, "memories")
     if not result.changed:
-        return page.done("Nothing changed: they are as you want them already.", to)
-    left = len(ids) - result.changed
-    words = done.format(counted(result.changed, "memory", "memories"))
-    if left > 0:
-        words += f" {counted(left, 'other')} stayed as {'it is' if left == 1 else 'they are'}."
-    return page.done(words, to, Undo("memories/undo", {"change": str(result.action)}))
+        return page.redirect_with_notice("Nothing changed: they are as you want them already.", to)
+    remaining = len(ids) - result.changed
+    words = sentence.format(format_count(result.changed, "memory", "memories"))
+    if remaining > 0:
+        words += f" {format_count(remaining, 'other')} stayed as {'it is' if remaining == 1 else 'they are'}."
+    return page.redirect_with_notice(words, to, Undo("memories/undo", {"change": str(result.action)}))
 
 
-def _wanted(page: PageRequest, action: str, form: FormData) -> tuple[BulkChange, str]:
+def _bulk_change(page: PageRequest, action: str, form: FormData) -> tuple[BulkChange, str]:
     """Returns the change, and a sentence about what was done to how many."""
     if action in STATES:
         state, word = STATES[action]
@@ -73,8 +73,8 @@ def _wanted(page: PageRequest, action: str, form: FormData) -> tuple[BulkChange,
         if not category:
             raise Invalid("file_under", "must name a category")
         # Braces in the name are no places to fill in.
-        shown = category.replace("{", "{{").replace("}", "}}")
-        return BulkChange(category=category), f"Filed {{}} under {shown}."
+        text = category.replace("{", "{{").replace("}", "}}")
+        return BulkChange(category=category), f"Filed {{}} under {text}."
     if action == "keep":
         return BulkChange(expiry=Expiry()), "Took the expiry off {}."
     day = day_of(text_of(form, "expires"), "expires")
@@ -89,10 +89,10 @@ def _wanted(page: PageRequest, action: str, form: FormData) -> tuple[BulkChange,
 async def undo(page: ThePage, form: TheForm) -> Response:
     """Undo a change."""
     undone = await page.services.bulk.undo(page.caller, id_of(text_of(form, "change"), "change"))
-    words = f"Undone for {counted(undone.restored, 'memory', 'memories')}."
+    words = f"Undone for {format_count(undone.restored, 'memory', 'memories')}."
     if undone.kept:
-        words += f" {counted(undone.kept, 'memory', 'memories')} changed since and stayed."
-    return page.done(words, page.back(form, "memories"))
+        words += f" {format_count(undone.kept, 'memory', 'memories')} changed since and stayed."
+    return page.redirect_with_notice(words, page.back(form, "memories"))
 
 
 @router.get("/ui/memories/erase")
@@ -107,19 +107,19 @@ async def ask_to_erase(
     """Ask before erasing."""
     ids = ids or []
     if everything:
-        found = await page.services.memories.list(page.caller, await filters.query(page))
-        total, shown = found.total, list(found.items[:_SHOWN])
+        result = await page.services.memories.list(page.caller, await filters.query(page))
+        total, memories = result.total, list(result.items[:_SHOWN])
     else:
         if not ids:
             raise _nothing_selected()
-        total, shown = len(ids), [await page.services.memories.get(page.caller, each) for each in ids[:_SHOWN]]
+        total, memories = len(ids), [await page.services.memories.get(page.caller, each) for each in ids[:_SHOWN]]
     return page.render(
         "erase.html",
         filters=filters,
         everything=everything,
         ids=ids,
         total=total,
-        shown=shown,
+        shown=memories,
         to=to if is_page(to) else "memories",
     )
 
@@ -131,7 +131,9 @@ async def erase(page: ThePage, form: TheForm) -> Response:
     ids = [] if everything else _ids(form)
     selection = await _selection(page, Filters.of_form(form), everything=everything, ids=ids)
     erased = await page.services.bulk.erase(page.caller, selection)
-    return page.done(f"Erased {counted(erased, 'memory', 'memories')} for good.", page.back(form, "memories"))
+    return page.redirect_with_notice(
+        f"Erased {format_count(erased, 'memory', 'memories')} for good.", page.back(form, "memories")
+    )
 
 
 async def _selection(page: PageRequest, filters: Filters, *, everything: bool, ids: list[UUID]) -> Selection:

@@ -95,5 +95,5 @@ def calendar(written: Mapping[date, int], accessed: Mapping[date, int], today: d
         figures[1] += read
     total = [sum(figures[which] for figures in months.values()) for which in (0, 1)]
     label = f"{total[0]:,} memories written and {total[1]:,} read in the last year"
-    listed = [MonthFigures(name, *figures) for name, figures in reversed(months.items())]
-    return Calendar(label, cells, listed, (days[-1] - first).days // 7 * 13 + 11)
+    rows = [MonthFigures(name, *figures) for name, figures in reversed(months.items())]
+    return Calendar(label, cells, rows, (days[-1] - first).days // 7 * 13 + 11)

@@ -53,8 +53,8 @@ class Assistant(NamedTuple):
     @property
     def seen(self) -> bool:
         """True if it is connected, or did something with the memory."""
-        done = self.app and (self.app.total_memories_created or self.app.total_memories_accessed)
-        return self.connected or bool(done)
+        count = self.app and (self.app.total_memories_created or self.app.total_memories_accessed)
+        return self.connected or bool(count)
 
 
 class _Way(NamedTuple):
@@ -79,17 +79,17 @@ async def show(page: ThePage) -> Response:
     way = _way(page, base)
     apps = await _apps(page)
     here = way.url is None
-    known = await asyncio.to_thread(_known, way, apps, here=here)
-    names = {one.name for one in known}
+    ours = await asyncio.to_thread(_our_assistants, way, apps, here=here)
+    names = {one.name for one in ours}
     names.add(page.services.settings.access.default_app)  # what the user did themself
     others = [Assistant(name, name, connected=False, installed=False, app=app) for name, app in apps.items()]
-    found = known + [one for one in others if one.name not in names and one.seen]
+    assistants = ours + [one for one in others if one.name not in names and one.seen]
     return page.render(
         "connect.html",
         local=here,
-        used=sorted((one for one in found if one.seen), key=lambda one: (not one.in_use, one.title.lower())),
+        used=sorted((one for one in assistants if one.seen), key=lambda one: (not one.in_use, one.title.lower())),
         others=sorted(
-            (one for one in known if not one.seen), key=lambda one: (not one.installed, not one.link, one.title.lower())
+            (one for one in ours if not one.seen), key=lambda one: (not one.installed, not one.link, one.title.lower())
         ),
         all_at_once=way.connecting(""),
         http=f"{base}/mcp",
@@ -116,13 +116,13 @@ async def _apps(page: PageRequest) -> dict[str, AppSummary]:
     """Returns the apps of the user with what they did lately, by name; none if the credential may not see them."""
     if not page.everything:
         return {}
-    found = await page.services.apps.list(
+    result = await page.services.apps.list(
         page.caller, activity=True, sort="memories", descending=True, page_size=_MOST_APPS
     )
-    return {app.name: app for app in found.apps}
+    return {app.name: app for app in result.apps}
 
 
-def _known(way: _Way, apps: dict[str, AppSummary], *, here: bool) -> list[Assistant]:
+def _our_assistants(way: _Way, apps: dict[str, AppSummary], *, here: bool) -> list[Assistant]:
     """Returns the assistants that we know. `here`: their files are on this machine."""
     return [
         Assistant(

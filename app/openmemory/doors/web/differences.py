@@ -46,11 +46,11 @@ def difference(old: str, new: str) -> list[Piece]:
             pieces.append(Piece("added", "".join(after[new_start:new_end])))
     last = len(pieces) - 1
     return [
-        Piece("same", _shortened(piece.text, first=place == 0, last=place == last)) if piece.kind == "same" else piece
+        Piece("same", _shorten(piece.text, first=place == 0, last=place == last)) if piece.kind == "same" else piece
         for place, piece in enumerate(pieces)
     ]
 
 
-def _shortened(text: str, *, first: bool, last: bool) -> str:
+def _shorten(text: str, *, first: bool, last: bool) -> str:
     start, end = ("" if first else text[:_AROUND]), ("" if last else text[-_AROUND:])
     return text if len(text) <= 2 * _AROUND + 3 else f"{start} … {end}"

@@ -37,8 +37,8 @@ def bars(parts: ScoreParts | None) -> list[ScoreBar]:
     if parts is None:
         return []
     adds = [(name, getattr(parts, field)) for field, name in _NAMES.items()]
-    shown = sorted((each for each in adds if each[1] >= _LEAST), key=lambda each: -each[1])
+    rows = sorted((each for each in adds if each[1] >= _LEAST), key=lambda each: -each[1])
     if parts.penalty >= _LEAST:
-        shown.append(("Taken off: it reads like orders to an assistant", -parts.penalty))
-    longest = max((abs(value) for _, value in shown), default=1.0)
-    return [ScoreBar(name, value, 100 * abs(value) / longest) for name, value in shown]
+        rows.append(("Taken off: it reads like orders to an assistant", -parts.penalty))
+    longest = max((abs(value) for _, value in rows), default=1.0)
+    return [ScoreBar(name, value, 100 * abs(value) / longest) for name, value in rows]

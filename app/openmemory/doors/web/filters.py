@@ -89,10 +89,10 @@ class Filters:
             states=self.states,
             text=self.q or None,
             app_ids=await self.app_ids(page),
-            namespaces=given(self.namespace),
-            threads=given(self.thread),
-            kinds=given(self.kind),
-            categories=given(self.category),
+            namespaces=as_values(self.namespace),
+            threads=as_values(self.thread),
+            kinds=as_values(self.kind),
+            categories=as_values(self.category),
             created_from=self.created_from(page),
             created_to=self.created_to(page),
             expiring=self.only == "expiring",
@@ -139,7 +139,7 @@ _DEFAULTS = Filters()
 TheFilters = Annotated[Filters, Depends(Filters)]
 
 
-def given(value: str) -> tuple[str, ...]:
+def as_values(value: str) -> tuple[str, ...]:
     """Returns a filter's value for a service; none if it is empty."""
     return (value,) if value else ()
 

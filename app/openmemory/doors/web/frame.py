@@ -46,7 +46,7 @@ def frame(request: Request, principal: Principal | None, *, chosen: bool = True)
 def may_open(principal: Principal, path: str) -> bool:
     """Returns True if a page, such as `apps`, shows the credential anything. The navigation omits the others."""
     everything = principal.app is None and principal.namespaces is None
-    needed = {
+    rights = {
         "apps": everything,
         "activity": everything,
         "system": principal.operates,
@@ -56,4 +56,4 @@ def may_open(principal: Principal, path: str) -> bool:
         "settings/archives": everything,
         "settings/keys": Scope.ADMIN in principal.scopes,
     }
-    return needed.get(path, True)
+    return rights.get(path, True)

@@ -17,7 +17,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/ui/settings/keys")
 async def show(page: ThePage) -> Response:
     """Show the keys that are in force."""
-    return await _shown(page)
+    return await _render(page)
 
 
 @router.post("/ui/settings/keys")
@@ -38,23 +38,25 @@ async def create(page: ThePage, form: TheForm) -> Response:
     )
     if not texts_of(form, "scopes"):
         raise Invalid("scopes", f"must name at least one of {', '.join(Scope)}")
-    made = await page.services.keys.create(page.principal, with_checked_names(page.services, new))
-    return await _shown(page, made)
+    key = await page.services.keys.create(page.principal, with_checked_names(page.services, new))
+    return await _render(page, key)
 
 
 @router.post("/ui/settings/keys/rotate")
 async def rotate(page: ThePage, form: TheForm) -> Response:
     """Make another key with the same rights, show it this once, and end the old one."""
-    return await _shown(page, await page.services.keys.rotate(page.principal, id_of(text_of(form, "id"), "id")))
+    return await _render(page, await page.services.keys.rotate(page.principal, id_of(text_of(form, "id"), "id")))
 
 
 @router.post("/ui/settings/keys/revoke")
 async def revoke(page: ThePage, form: TheForm) -> Response:
     """End a key."""
     await page.services.keys.revoke(page.principal, id_of(text_of(form, "id"), "id"))
-    return page.done("Revoked the key. No process takes it any more within five seconds.", "settings/keys")
+    return page.redirect_with_notice(
+        "Revoked the key. No process takes it any more within five seconds.", "settings/keys"
+    )
 
 
-async def _shown(page: PageRequest, made: KeyCreated | None = None) -> Response:
+async def _render(page: PageRequest, key: KeyCreated | None = None) -> Response:
     keys = await page.services.keys.list(page.principal) if page.manages_keys else []
-    return page.render("keys.html", keys=keys, made=made, scopes=list(Scope))
+    return page.render("keys.html", keys=keys, made=key, scopes=list(Scope))

@@ -30,19 +30,19 @@ def links(request: Request, *, chosen: bool = True) -> Callable[[str, Mapping[st
     """Returns `link` for one request, as a function of the other two parameters. The user who was chosen in the address
     stays so if `chosen`."""
     root, user = upward(request), request.query_params.get("user") if chosen else None
-    kept = [("user", user)] if user else []
-    plain = f"?{urlencode(kept)}" if kept else ""
+    user_parameters = [("user", user)] if user else []
+    plain = f"?{urlencode(user_parameters)}" if user_parameters else ""
 
     def to(path: str, parameters: Mapping[str, Any] | None = None) -> str:
         if not parameters:
             return f"{root}{path}{plain}"
-        given = [
+        pairs = [
             (name, "1" if each is True else str(each))
             for name, value in parameters.items()
             for each in (value if isinstance(value, list | tuple) else [value])
             if each not in (None, "", False)
         ]
-        query = urlencode([*([] if "user" in parameters else kept), *given])
+        query = urlencode([*([] if "user" in parameters else user_parameters), *pairs])
         return f"{root}{path}?{query}" if query else root + path
 
     return to

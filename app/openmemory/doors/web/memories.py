@@ -15,7 +15,7 @@ from starlette.responses import Response
 from openmemory.capture.schemas import Added, CaptureCreate
 from openmemory.doors.rest.http.disconnect import while_connected
 from openmemory.doors.web.explaining import ScoreBar, bars
-from openmemory.doors.web.filters import ONLY, PAGE_SIZE, SORTED, Filters, TheFilters, given
+from openmemory.doors.web.filters import ONLY, PAGE_SIZE, SORTED, Filters, TheFilters, as_values
 from openmemory.doors.web.page import PageRequest, TheForm, ThePage, names_of, object_of, text_of
 from openmemory.doors.web.templating import marks_of
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryRecord
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     bars: Sequence[ScoreBar] = ()
 
     @classmethod
-    def listed(cls, record: MemoryRecord) -> Row:
+    def from_record(cls, record: MemoryRecord) -> Row:
         """Returns the row of a record."""
         return cls(
             record.id, record.content, record.text_app_name, record.app_name, record.created_at, record.state,
@@ -61,16 +61,16 @@ class Row(NamedTuple):
         )  # fmt: skip
 
     @classmethod
-    def of_search(cls, found: SearchResult) -> Row:
+    def of_search(cls, result: SearchResult) -> Row:
         """Returns the row of a search result."""
         return cls(
-            found.id, found.memory, found.app_name, found.added_by, found.created_at, State.ACTIVE, found.categories,
-            found.kind, found.namespace, found.labels, found.expires_at, False, found.newer, found.score,
-            bars(found.parts),
+            result.id, result.memory, result.app_name, result.added_by, result.created_at, State.ACTIVE,
+            result.categories, result.kind, result.namespace, result.labels, result.expires_at, False,
+            result.newer, result.score, bars(result.parts),
         )  # fmt: skip
 
 
-class Found(NamedTuple):
+class MemoryRows(NamedTuple):
     """The rows of a page, how many there are in all, and how they were found if that was by a search."""
 
     rows: list[Row]
@@ -85,17 +85,17 @@ async def list_memories(
 ) -> Response:
     """List memories, or show what a search finds."""
     finding = _search(page, filters) if filters.searched else _list(page, filters, number)
-    found, choices = await asyncio.gather(finding, _choices(page))
-    if not found.rows and found.pages < number and found.total:
+    listing, choices = await asyncio.gather(finding, _choices(page))
+    if not listing.rows and listing.pages < number and listing.total:
         # The last page was emptied.
-        return page.redirect(f"memories?{urlencode({**filters.given, 'page': found.pages})}")
-    categories = {name for row in found.rows for name in row.categories}
+        return page.redirect(f"memories?{urlencode({**filters.given, 'page': listing.pages})}")
+    categories = {name for row in listing.rows for name in row.categories}
     return page.render(
         "memories.html",
         filters=filters,
         of_category={name: page.link("memories", **{**filters.given, "category": name}) for name in categories},
         number=number,
-        found=found,
+        found=listing,
         marks=marks_of(filters.q, whole=not filters.searched),
         choices=choices,
         states=["any", *State],
@@ -103,29 +103,29 @@ async def list_memories(
         sorts=list(SORTED),
         kept=page.services.settings.audit.keep,
         may_change=page.may_write and page.caller.owner,
-        first=not found.total and not filters.given and number == 1,
+        first=not listing.total and not filters.given and number == 1,
     )
 
 
-async def _list(page: PageRequest, filters: Filters, number: int) -> Found:
-    found = await page.services.memories.list(page.caller, await filters.query(page, number))
-    return Found([Row.listed(each) for each in found.items], found.total, found.pages)
+async def _list(page: PageRequest, filters: Filters, number: int) -> MemoryRows:
+    result = await page.services.memories.list(page.caller, await filters.query(page, number))
+    return MemoryRows([Row.from_record(each) for each in result.items], result.total, result.pages)
 
 
-async def _search(page: PageRequest, filters: Filters) -> Found:
+async def _search(page: PageRequest, filters: Filters) -> MemoryRows:
     query = SearchQuery(
         filters.q,
         PAGE_SIZE,
-        namespaces=given(filters.namespace),
-        threads=given(filters.thread),
-        kinds=given(filters.kind),
+        namespaces=as_values(filters.namespace),
+        threads=as_values(filters.thread),
+        kinds=as_values(filters.kind),
         app_ids=await filters.app_ids(page),
-        categories=given(filters.category),
+        categories=as_values(filters.category),
         created_from=filters.created_from(page),
         created_to=filters.created_to(page),
     )
     answer = await while_connected(page.request, page.services.search.search(page.caller, query))
-    return Found([Row.of_search(each) for each in answer.results], len(answer.results), answer=answer)
+    return MemoryRows([Row.of_search(each) for each in answer.results], len(answer.results), answer=answer)
 
 
 @router.post("/ui/memories")
@@ -140,15 +140,15 @@ async def add_memory(page: ThePage, form: TheForm) -> Response:
     )
     infer = bool(text_of(form, "infer"))
     capture = CaptureCreate(new, wait=True, longest_wait=PATIENCE)
-    added = await page.services.adding.add(page.caller, capture, infer=infer)
-    return page.done(_told(added), page.back(form, "memories"))
+    result = await page.services.adding.add(page.caller, capture, infer=infer)
+    return page.redirect_with_notice(_describe(result), page.back(form, "memories"))
 
 
-def _told(added: Added) -> str:
+def _describe(result: Added) -> str:
     """Says in one sentence what became of a text."""
-    if added.note:
-        return added.note
-    return "Added." if added.event is Event.ADD else "Nothing was added: a memory says this already."
+    if result.note:
+        return result.note
+    return "Added." if result.event is Event.ADD else "Nothing was added: a memory says this already."
 
 
 async def _choices(page: PageRequest) -> dict[str, Any]:

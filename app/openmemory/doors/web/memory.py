@@ -52,7 +52,7 @@ class SightOfApp(NamedTuple):
 @router.get("/ui/memory/{memory_id}")
 async def show_memory(
     page: ThePage,
-    given: Annotated[str, Path(alias="memory_id")],
+    id_text: Annotated[str, Path(alias="memory_id")],
     *,
     reads: Number = 1,
     related: Number = 1,
@@ -61,8 +61,8 @@ async def show_memory(
 ) -> Response:
     """Show one memory, named by its id or the first characters of it."""
     page.caller.may_read()
-    [memory_id] = await page.services.short_ids.resolved(page.caller, [given], "memory_id")
-    if given != str(memory_id):
+    [memory_id] = await page.services.short_ids.resolved(page.caller, [id_text], "memory_id")
+    if id_text != str(memory_id):
         return page.redirect(_address(memory_id))
     memories = page.services.memories
     memory = await memories.get(page.caller, memory_id)
@@ -75,12 +75,12 @@ async def show_memory(
         _captures(page, memory_id),
     )
     changes = _timeline(history)
-    shown = changes if whole else changes[:CHANGES]
+    entries = changes if whole else changes[:CHANGES]
     return page.render(
         "memory.html",
         memory=memory,
-        changes=await asyncio.to_thread(lambda: [_compared(each, history) for each in shown]),
-        older=len(changes) - len(shown),
+        changes=await asyncio.to_thread(lambda: [_compare(each, history) for each in entries]),
+        older=len(changes) - len(entries),
         related=near,
         reads=log,
         reads_pages=-(-log.total // READS) if log else 0,
@@ -102,9 +102,9 @@ async def edit(page: ThePage, form: TheForm, memory_id: UUID) -> Response:
     change = MemoryUpdate(text_of(form, "text"), metadata, expected_revision=revision)
     updated = await page.services.memories.update(page.caller, memory_id, change)
     if updated.event is Event.NONE:
-        return page.done("Nothing changed: it says this already.", _address(memory_id))
+        return page.redirect_with_notice("Nothing changed: it says this already.", _address(memory_id))
     undo = Undo(f"{_address(memory_id)}/revert", {"revision": str(updated.memory.revision)})
-    return page.done("Saved. The history below shows the difference.", _address(memory_id), undo)
+    return page.redirect_with_notice("Saved. The history below shows the difference.", _address(memory_id), undo)
 
 
 @router.post("/ui/memory/{memory_id}/revert")
@@ -118,7 +118,7 @@ async def revert(page: ThePage, form: TheForm, memory_id: UUID) -> Response:
     metadata = next((each.metadata_ for each in revisions if each.revision == revision - 1), None)
     change = MemoryUpdate(edit.old_text, metadata, expected_revision=revision)
     await page.services.memories.update(page.caller, memory_id, change)
-    return page.done("It is as before.", _address(memory_id))
+    return page.redirect_with_notice("It is as before.", _address(memory_id))
 
 
 @router.post("/ui/memory/{memory_id}/file")
@@ -127,10 +127,12 @@ async def file(page: ThePage, form: TheForm, memory_id: UUID) -> Response:
     change = MemoryUpdate(categories=tuple(names_of(form, "categories")))
     updated = await page.services.memories.update(page.caller, memory_id, change)
     if updated.event is Event.NONE:
-        return page.done("Nothing changed: it has these categories already.", _address(memory_id))
+        return page.redirect_with_notice("Nothing changed: it has these categories already.", _address(memory_id))
     undo = Undo(f"{_address(memory_id)}/file", {"categories": ", ".join(updated.replaced.categories or ())})
     names = ", ".join(updated.memory.categories)
-    return page.done(f"Filed under {names}." if names else "Filed under no category.", _address(memory_id), undo)
+    return page.redirect_with_notice(
+        f"Filed under {names}." if names else "Filed under no category.", _address(memory_id), undo
+    )
 
 
 def _address(memory_id: UUID) -> str:
@@ -171,13 +173,13 @@ async def _app_id(page: PageRequest, name: str) -> UUID | None:
 def _timeline(history: History) -> list[TimelineEntry]:
     """Returns the changes of a memory, newest first. Adding is one entry: its first revision, or else its state."""
     metadata = {each.revision: each.metadata_ for each in history.revisions}
-    changes = [_revised(each, metadata.get(each.revision - 1)) for each in history.revisions]
+    changes = [_revision_entry(each, metadata.get(each.revision - 1)) for each in history.revisions]
     added = bool(history.revisions) and history.revisions[0].revision == 1
-    changes += [_moved(each) for each in history.states if each.old_state is not None or not added]
+    changes += [_state_entry(each) for each in history.states if each.old_state is not None or not added]
     return sorted(changes, key=lambda change: change.at, reverse=True)
 
 
-def _revised(revision: Revision, before: dict[str, object] | None) -> TimelineEntry:
+def _revision_entry(revision: Revision, before: dict[str, object] | None) -> TimelineEntry:
     if revision.revision == 1:
         words = "Added"
     elif revision.old_text != revision.new_text:
@@ -192,7 +194,7 @@ def _revised(revision: Revision, before: dict[str, object] | None) -> TimelineEn
 _MOVES = {State.PAUSED: "Paused", State.ARCHIVED: "Archived", State.DELETED: "Deleted"}
 
 
-def _moved(change: StateChange) -> TimelineEntry:
+def _state_entry(change: StateChange) -> TimelineEntry:
     back = "Resumed" if change.old_state is State.PAUSED else "Restored"
     words = "Added" if change.old_state is None else _MOVES.get(change.new_state, back)
     return TimelineEntry(_utc(change.changed_at), "Expired" if change.reason == "expired" else words, _by(change))
@@ -206,7 +208,7 @@ def _utc(at: datetime) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
-def _compared(change: TimelineEntry, history: History) -> TimelineEntry:
+def _compare(change: TimelineEntry, history: History) -> TimelineEntry:
     """Returns a change with the difference of its texts, if it replaced one."""
     for revision in history.revisions:
         if revision.revision == change.revision and revision.old_text not in (None, revision.new_text):

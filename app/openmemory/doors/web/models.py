@@ -31,29 +31,33 @@ _SECTIONS: dict[Part, type[LLMProvider | EmbedderProvider]] = {"llm": LLMProvide
 @router.get("/ui/settings/models")
 async def show(page: ThePage) -> Response:
     """Show the models in use."""
-    return await _shown(page)
+    return await _render(page)
 
 
 @router.post("/ui/settings/models/test")
 async def test(page: ThePage, form: TheForm) -> Response:
     """Ask a model once, before it is saved. Nothing is stored."""
     part = _part_of(form)
-    sent = await _sent(page, part, form)
-    trial: Trial = await page.services.trials.run(page.principal, validated(ConfigPatch, {"mem0": {part: sent}}))
-    return await _shown(page, part, sent, getattr(trial, part))
+    section = await _section_of(page, part, form)
+    trial: Trial = await page.services.trials.run(page.principal, validated(ConfigPatch, {"mem0": {part: section}}))
+    return await _render(page, part, section, getattr(trial, part))
 
 
 @router.post("/ui/settings/models")
 async def save(page: ThePage, form: TheForm) -> Response:
     """Save a model."""
     part = _part_of(form)
-    section = validated(_SECTIONS[part], await _sent(page, part, form))
+    section = validated(_SECTIONS[part], await _section_of(page, part, form))
     await page.services.configuration.save_section(page.principal, part, section)
     if part == "llm":
-        return page.done("Saved. The next text that is added with the language model goes to it.", "settings/models")
+        return page.redirect_with_notice(
+            "Saved. The next text that is added with the language model goes to it.", "settings/models"
+        )
     wrong = await page.services.embedders.trial()
-    told = "Saved. Its vectors are made beside the present ones, and searches change to it when they are complete."
-    return page.done(told if wrong is None else f"Saved, but it cannot be used now: {wrong}", "settings/models")
+    message = "Saved. Its vectors are made beside the present ones, and searches change to it when they are complete."
+    return page.redirect_with_notice(
+        message if wrong is None else f"Saved, but it cannot be used now: {wrong}", "settings/models"
+    )
 
 
 @router.post("/ui/settings/models/reset")
@@ -61,44 +65,49 @@ async def reset(page: ThePage, form: TheForm) -> Response:
     """Follow the settings again."""
     patch = ConfigPatch.model_validate({"mem0": {_part_of(form): None}})
     await page.services.configuration.merge(page.principal, patch)
-    return page.done("The model follows the settings of the service again.", "settings/models")
+    return page.redirect_with_notice("The model follows the settings of the service again.", "settings/models")
 
 
 @router.post("/ui/settings/models/instructions")
 async def instruct(page: ThePage, form: TheForm) -> Response:
     """Save what the language model is told besides."""
-    told = OpenMemoryConfig(custom_instructions=None)
+    config = OpenMemoryConfig(custom_instructions=None)
     if text := text_of(form, "instructions").strip():
-        told = validated(OpenMemoryConfig, {"custom_instructions": text})
-    await page.services.configuration.save_instructions(page.principal, told)
-    return page.done("Saved the instructions." if text else "Removed the instructions.", "settings/models")
+        config = validated(OpenMemoryConfig, {"custom_instructions": text})
+    await page.services.configuration.save_instructions(page.principal, config)
+    return page.redirect_with_notice(
+        "Saved the instructions." if text else "Removed the instructions.", "settings/models"
+    )
 
 
-async def _shown(
-    page: PageRequest, part: Part | None = None, sent: Mapping[str, Any] | None = None, tried: Tried | None = None
+async def _render(
+    page: PageRequest,
+    part: Part | None = None,
+    draft: Mapping[str, Any] | None = None,
+    result: Tried | None = None,
 ) -> Response:
-    """Returns the page. `sent`: the section that was tried, which its form shows again without the key."""
+    """Returns the page. `draft`: the section that was tried, which its form shows again without the key."""
     if not page.administers:
         return page.render("models.html", overview=None)
     overview = await page.services.configuration.overview(page.principal)
     config = overview.config.model_dump()
     sections: dict[str, Mapping[str, Any]] = {each: config["mem0"][each] for each in PARTS}
-    if part is not None and sent is not None:
-        sections[part] = sent
+    if part is not None and draft is not None:
+        sections[part] = draft
     return page.render(
         "models.html",
         overview=overview,
         sections=sections,
         addresses={each: _address_of(section) for each, section in sections.items()},
-        keys={each: _key_told(config["mem0"][each]) for each in PARTS},
+        keys={each: _describe_key(config["mem0"][each]) for each in PARTS},
         instructions=(config["openmemory"] or {}).get("custom_instructions") or "",
         providers={"llm": sorted(LLMS), "embedder": sorted(EMBEDDERS)},
-        tried={part: tried} if tried else {},
+        tried={part: result} if result else {},
         in_use=page.services.embedder.model,
     )
 
 
-async def _sent(page: PageRequest, part: Part, form: FormData) -> dict[str, Any]:
+async def _section_of(page: PageRequest, part: Part, form: FormData) -> dict[str, Any]:
     """Returns the section that a form describes. An empty key stays what it is, for the same provider."""
     page.principal.must_administer()
     provider = text_of(form, "provider").strip()
@@ -114,9 +123,9 @@ async def _sent(page: PageRequest, part: Part, form: FormData) -> dict[str, Any]
         elif canonical(provider) in LLMS | EMBEDDERS:
             raise Invalid("address", f"must be left out: {provider} has a fixed one")
     if "api_key" not in config:
-        shown = (await page.services.configuration.read(page.principal)).model_dump()["mem0"][part]
-        if canonical(shown["provider"]) == canonical(provider):
-            config["api_key"] = shown["config"]["api_key"]
+        current = (await page.services.configuration.read(page.principal)).model_dump()["mem0"][part]
+        if canonical(current["provider"]) == canonical(provider):
+            config["api_key"] = current["config"]["api_key"]
     return {"provider": provider, "config": {name: value for name, value in config.items() if value is not None}}
 
 
@@ -132,7 +141,7 @@ def _address_of(section: Mapping[str, Any]) -> str:
     return (section["config"].get(field) or "") if field else ""
 
 
-def _key_told(section: Mapping[str, Any]) -> str:
+def _describe_key(section: Mapping[str, Any]) -> str:
     """Says in words which key a section has. The key itself is never shown."""
     key = section["config"].get("api_key")
     if not key:

@@ -152,17 +152,19 @@ class PageRequest:
         )
         answer = HTMLResponse(body, status, headers=FORMS)
         if fresh != cookie:
-            _set(self.request, answer, FORM_COOKIE, fresh)
+            _set_cookie(self.request, answer, FORM_COOKIE, fresh)
         if notice and not notice["action"]:
             drop_notice(answer)
         return answer
 
-    def done(self, text: str, to: str, undo: Undo | None = None) -> Response:
+    def redirect_with_notice(self, text: str, to: str, undo: Undo | None = None) -> Response:
         """Returns a redirect to `to`, an address below the root. The page there shows `text` and offers `undo`."""
         answer = self.redirect(to)
-        told = {"text": text, "undo": undo and [undo.action, dict(undo.fields)], "at": int(time.time())}
-        told["to"] = self._told_to
-        _set(self.request, answer, NOTICE_COOKIE, urlsafe_b64encode(json.dumps(told).encode()).decode(), UNDO_SECONDS)
+        notice = {"text": text, "undo": undo and [undo.action, dict(undo.fields)], "at": int(time.time())}
+        notice["to"] = self._told_to
+        _set_cookie(
+            self.request, answer, NOTICE_COOKIE, urlsafe_b64encode(json.dumps(notice).encode()).decode(), UNDO_SECONDS
+        )
         return answer
 
     @property
@@ -226,14 +228,14 @@ TheForm = Annotated[FormData, Depends(_form)]
 """The fields of a form, after its token was checked."""
 
 
-def check_token(request: Request, given: Any) -> None:
+def check_token(request: Request, token: Any) -> None:
     """Require the token of a form that was shown to this browser.
 
     Raises:
         Forbidden: it is another one.
     """
     expected = _token(request.cookies.get(FORM_COOKIE, ""), principal_of(request.scope))
-    if not isinstance(given, str) or not hmac.compare_digest(given.encode(), expected.encode()):
+    if not isinstance(token, str) or not hmac.compare_digest(token.encode(), expected.encode()):
         raise Forbidden(
             "This form is from another session of the browser.", code="form_expired", hint="Load the page again."
         )
@@ -245,12 +247,12 @@ def validated(model: type[M], values: Mapping[str, Any]) -> M:
     Raises:
         RequestValidationError: a field is invalid; it is answered in the words of the REST API.
     """
-    given = {name: value for name, value in values.items() if value not in (None, "", [])}
+    fields = {name: value for name, value in values.items() if value not in (None, "", [])}
     try:
-        return model.model_validate(given)
+        return model.model_validate(fields)
     except ValidationError as error:
-        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
-        raise RequestValidationError(found) from None
+        problems = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+        raise RequestValidationError(problems) from None
 
 
 def text_of(form: FormData, name: str) -> str:
@@ -319,13 +321,13 @@ def _token(cookie: str, principal: Principal) -> str:
 def _notice(request: Request, to: str) -> dict[str, Any] | None:
     """Returns what the last action did, if it is for `to`. A cookie that we did not write is nothing."""
     try:
-        told = json.loads(urlsafe_b64decode(request.cookies.get(NOTICE_COOKIE, "")))
-        text, undo, at = told["text"], told["undo"], told["at"]
-        left = UNDO_SECONDS - (int(time.time()) - int(at))
-        if not isinstance(text, str) or told["to"] != to or left <= 0:
+        notice = json.loads(urlsafe_b64decode(request.cookies.get(NOTICE_COOKIE, "")))
+        text, undo, at = notice["text"], notice["undo"], notice["at"]
+        remaining = UNDO_SECONDS - (int(time.time()) - int(at))
+        if not isinstance(text, str) or notice["to"] != to or remaining <= 0:
             return None
         fields = {str(name): str(value) for name, value in undo[1].items()} if undo else {}
-        return {"text": text, "action": str(undo[0]) if undo else None, "fields": fields, "left": left}
+        return {"text": text, "action": str(undo[0]) if undo else None, "fields": fields, "left": remaining}
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
 
@@ -335,6 +337,6 @@ def drop_notice(answer: Response) -> None:
     answer.delete_cookie(NOTICE_COOKIE, httponly=True, samesite="strict")
 
 
-def _set(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
+def _set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
     secure = request.scope.get("scheme") == "https"
     answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure)

@@ -29,13 +29,15 @@ async def create(page: ThePage, form: TheForm) -> Response:
     days = text_of(form, "days").strip()
     if not days.isdecimal():
         raise Invalid("days", "must be a number of days, from 1")
-    given: dict[str, Any] = {"criteria_type": text_of(form, "criteria_type"), "criteria_name": name}
-    given["days_to_expire" if text_of(form, "action") == "expire" else "days_to_archive"] = int(days)
-    new = validated(PolicyCreate, given)
+    fields: dict[str, Any] = {"criteria_type": text_of(form, "criteria_type"), "criteria_name": name}
+    fields["days_to_expire" if text_of(form, "action") == "expire" else "days_to_archive"] = int(days)
+    new = validated(PolicyCreate, fields)
     new = new.model_copy(update=validation.names(new, ("criteria_name",), page.services.settings.limits))
-    made = await page.services.policies.create(page.caller, new)
-    return page.done(
-        f"From now on, {_told(made)}.", "settings/policies", Undo("settings/policies/delete", {"id": str(made.id)})
+    policy = await page.services.policies.create(page.caller, new)
+    return page.redirect_with_notice(
+        f"From now on, {_describe(policy)}.",
+        "settings/policies",
+        Undo("settings/policies/delete", {"id": str(policy.id)}),
     )
 
 
@@ -43,10 +45,10 @@ async def create(page: ThePage, form: TheForm) -> Response:
 async def delete(page: ThePage, form: TheForm) -> Response:
     """End a policy. What it has archived stays archived."""
     policy_id = id_of(text_of(form, "id"), "id")
-    found = [each for each in await page.services.policies.list(page.caller) if each.id == policy_id]
+    policies = [each for each in await page.services.policies.list(page.caller) if each.id == policy_id]
     await page.services.policies.remove(page.caller, policy_id)
-    undo = Undo("settings/policies", _fields(found[0])) if found else None
-    return page.done("Ended the policy. What it archived stays archived.", "settings/policies", undo)
+    undo = Undo("settings/policies", _fields(policies[0])) if policies else None
+    return page.redirect_with_notice("Ended the policy. What it archived stays archived.", "settings/policies", undo)
 
 
 def _fields(policy: Policy) -> dict[str, str]:
@@ -59,7 +61,7 @@ def _fields(policy: Policy) -> dict[str, str]:
     }
 
 
-def _told(policy: Policy) -> str:
+def _describe(policy: Policy) -> str:
     days = policy.days_to_expire or policy.days_to_archive
     after = f"after {days:,} {'day' if days == 1 else 'days'}"
     of = "everything" if policy.criteria_type == "user" else f"{policy.criteria_type} {policy.criteria_name}"

@@ -37,24 +37,24 @@ class Refusals:
             return
         # The middleware behind this one takes a key out of the address; pages link to what is left.
         request = Request(scope)
-        started: Message | None = None
+        start: Message | None = None
         body = b""
 
         async def translated(message: Message) -> None:
-            nonlocal started, body
+            nonlocal start, body
             if message["type"] == "http.response.start" and _is_refusal(message):
-                started = message
+                start = message
                 return
-            if started is None:
+            if start is None:
                 await send(message)
                 return
             body += message.get("body", b"")
             if not message.get("more_body", False):
-                page = _page(request, started["status"], json.loads(body)).encode()
-                headers = [pair for pair in started["headers"] if pair[0] not in _OURS]
+                page = _page(request, start["status"], json.loads(body)).encode()
+                headers = [pair for pair in start["headers"] if pair[0] not in _OURS]
                 headers += [(name.lower().encode(), value.encode()) for name, value in FORMS.items()]
                 headers += [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", b"%d" % len(page))]
-                await send({**started, "headers": headers})
+                await send({**start, "headers": headers})
                 await send({**message, "body": page})
 
         await self._app(scope, receive, translated)
@@ -72,11 +72,11 @@ def _page(request: Request, status: int, problem: dict[str, Any]) -> str:
     values = {"page": None, "problem": problem, "status": status}
     signing_in = request.scope["path"] in _SIGN_IN
     if status == 401 or signing_in:
-        asked = address(request) if request.method == "GET" and not signing_in else "memories"
+        target = address(request) if request.method == "GET" and not signing_in else "memories"
         services: Services = request.app.state.services
         issuer = services.sign_in and services.sign_in.host
         return rendered(
-            "sign_in.html", **frame(request, None), **values, next=getattr(request.state, "next", asked), issuer=issuer
+            "sign_in.html", **frame(request, None), **values, next=getattr(request.state, "next", target), issuer=issuer
         )
-    chosen = not getattr(request.state, "user_refused", False)
-    return rendered("error.html", **frame(request, proved_principal_of(request.scope), chosen=chosen), **values)
+    keeps_user = not getattr(request.state, "user_refused", False)
+    return rendered("error.html", **frame(request, proved_principal_of(request.scope), chosen=keeps_user), **values)

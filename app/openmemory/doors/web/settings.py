@@ -43,23 +43,23 @@ async def save_timezone(page: ThePage, form: TheForm) -> Response:
     """Save the time zone of the user, or forget it."""
     name = text_of(form, "timezone").strip()
     await page.services.directory.save_timezone(page.caller, name or None)
-    return page.done("Saved the time zone." if name else "No time zone is saved any more.", "settings")
+    return page.redirect_with_notice("Saved the time zone." if name else "No time zone is saved any more.", "settings")
 
 
 def _sections(page: PageRequest) -> dict[str, list[Setting]]:
     settings = page.services.settings
-    found: dict[str, list[Setting]] = {}
+    sections: dict[str, list[Setting]] = {}
     for path, field in keys().items():
         section = path[0] if len(path) > 1 else "service"
         if page.operates or section in FOR_EVERYBODY:
             name, source = ".".join(path), settings.source(path)
             value = page.services.stores.folder if name == "data_dir" else settings.masked(path)
-            told = str(value) if name == "port" else _told(value)
-            found.setdefault(section, []).append(Setting(name, told, source, field.description or ""))
-    return dict(sorted(found.items(), key=lambda each: each[0] not in FOR_EVERYBODY))
+            text = str(value) if name == "port" else _format(value)
+            sections.setdefault(section, []).append(Setting(name, text, source, field.description or ""))
+    return dict(sorted(sections.items(), key=lambda each: each[0] not in FOR_EVERYBODY))
 
 
-def _told(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

@@ -18,8 +18,8 @@ router = APIRouter(include_in_schema=False)
 async def sign_in(request: Request) -> Response:
     """Sign the browser in with a valid key. The guard has checked that the form is from one of our pages."""
     form = await request.form(max_fields=10)
-    key, given = form.get("key"), form.get("next")
-    to = given if isinstance(given, str) and is_page(given) else "memories"
+    key, target = form.get("key"), form.get("next")
+    to = target if isinstance(target, str) and is_page(target) else "memories"
     request.state.next = to
     if not isinstance(key, str) or not key.strip():
         raise Unauthenticated("Enter a key.")

@@ -46,7 +46,9 @@ def path(name: str) -> str:
 
 async def get_file(file: str) -> Response:
     """Answers with a file."""
-    found = _paths.get(file)
-    if found is None:
+    static_file = _paths.get(file)
+    if static_file is None:
         raise HTTPException(404, "Not Found")
-    return Response(found.body, media_type=found.kind, headers={"Cache-Control": "public, max-age=31536000, immutable"})
+    return Response(
+        static_file.body, media_type=static_file.kind, headers={"Cache-Control": "public, max-age=31536000, immutable"}
+    )

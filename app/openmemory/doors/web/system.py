@@ -33,14 +33,14 @@ async def show(page: ThePage) -> Response:
     """Show what `openmemory doctor` finds, and the last runs of the sync."""
     if not page.operates:
         return page.render("system.html", found=None)
-    found = await page.services.health.diagnose()
+    report = await page.services.health.diagnose()
     runs = (await page.services.index_sync.runs(page.principal, _RUNS)).runs
     space = page.services.spaces.serving
     return page.render(
         "system.html",
-        found=found,
+        found=report,
         names=NAMES,
-        details={name: _told(check.detail) for name, check in found.checks.items()},
+        details={name: _describe(check.detail) for name, check in report.checks.items()},
         breakers={"index": space.index_breaker.state.value, "embedder": space.embedder_breaker.state.value},
         runs=runs,
     )
@@ -57,8 +57,8 @@ async def sync(page: ThePage, form: TheForm) -> Response:
         run.cancel()
         raise
     if ended:
-        return page.done(_summary(run.result()), "system")
-    answer = page.done("The sync goes on. Load this page again to see how far it is.", "system")
+        return page.redirect_with_notice(_summary(run.result()), "system")
+    answer = page.redirect_with_notice("The sync goes on. Load this page again to see how far it is.", "system")
     answer.background = BackgroundTask(_await, run)
     return answer
 
@@ -72,15 +72,15 @@ async def _await(run: asyncio.Task[SyncAnswer]) -> None:
 
 
 def _summary(answer: SyncAnswer) -> str:
-    done = answer.statistics
-    told = (
-        f"Compared {done.total_memories:,} memories in {done.seconds:.1f} s: {done.memories_synced:,} written, "
-        f"{done.deleted:,} removed"
+    statistics = answer.statistics
+    text = (
+        f"Compared {statistics.total_memories:,} memories in {statistics.seconds:.1f} s: "
+        f"{statistics.memories_synced:,} written, {statistics.deleted:,} removed"
     )
-    return f"{told}, {done.errors:,} failed and will be retried." if done.errors else f"{told}."
+    return f"{text}, {statistics.errors:,} failed and will be retried." if statistics.errors else f"{text}."
 
 
-def _told(detail: dict[str, Any]) -> dict[str, str]:
+def _describe(detail: dict[str, Any]) -> dict[str, str]:
     """Returns the details of a check in words."""
     return {
         name.replace("_", " "): f"{value:,}" if isinstance(value, int) else str(value) for name, value in detail.items()

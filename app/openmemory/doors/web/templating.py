@@ -32,25 +32,25 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 def visible(text: str, marks: re.Pattern[str] | None = None) -> Markup:
     """Returns a text of a memory as markup: escaped, with what `marks` matches marked and unseen characters named."""
     if marks is None:
-        return _named(text)
+        return _mark_invisible(text)
     parts = marks.split(text)
     # The pattern has one group, so every second part is a match.
     return Markup("").join(
-        Markup("<mark>{}</mark>").format(_named(part)) if place % 2 else _named(part)
+        Markup("<mark>{}</mark>").format(_mark_invisible(part)) if place % 2 else _mark_invisible(part)
         for place, part in enumerate(parts)
     )
 
 
-def _named(text: str) -> Markup:
+def _mark_invisible(text: str) -> Markup:
     if not _INVISIBLE.search(text):
         return escape(text)
     parts: list[Markup] = []
     start = 0
-    for found in _INVISIBLE.finditer(text):
-        code = f"U+{ord(found[0]):04X}"
-        title = unicodedata.name(found[0], "control character").capitalize()
-        parts += [escape(text[start : found.start()]), _UNSEEN.format(title, code)]
-        start = found.end()
+    for match in _INVISIBLE.finditer(text):
+        code = f"U+{ord(match[0]):04X}"
+        title = unicodedata.name(match[0], "control character").capitalize()
+        parts += [escape(text[start : match.start()]), _UNSEEN.format(title, code)]
+        start = match.end()
     return Markup("").join([*parts, escape(text[start:])])
 
 
@@ -82,10 +82,10 @@ def moment(at: datetime | float | None) -> Markup:
     # Numbers and names of months need no escaping, which would take longer than all the rest.
     local = in_zone(at, _SHOWN_IN.get())
     whole = f"{local.isoformat(' ', 'seconds')[:19]} {local.tzname()}"
-    return Markup(f'<time datetime="{at.isoformat()}" title="{whole}">{_told(local)}</time>')  # noqa: S704
+    return Markup(f'<time datetime="{at.isoformat()}" title="{whole}">{_format_age(local)}</time>')  # noqa: S704
 
 
-def _told(at: datetime) -> str:
+def _format_age(at: datetime) -> str:
     seconds = (datetime.now(UTC) - at).total_seconds()
     if abs(seconds) < 60:
         return "just now" if seconds >= 0 else "in a moment"
@@ -102,14 +102,14 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
-def counted(value: int, one: str, many: str | None = None) -> str:
+def format_count(value: int, one: str, many: str | None = None) -> str:
     """Returns a number with its noun: `1 memory`, `2,000 memories`."""
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
-def plus(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def plus(parameters: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """Returns parameters of an address with some more, or others."""
-    return {**given, **more}
+    return {**parameters, **more}
 
 
 _environment = Environment(
@@ -119,7 +119,7 @@ _environment = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_environment.filters |= {"visible": visible, "moment": moment, "number": number, "counted": counted, "plus": plus}
+_environment.filters |= {"visible": visible, "moment": moment, "number": number, "counted": format_count, "plus": plus}
 
 
 def rendered(template: str, zone: tzinfo = UTC, /, **values: Any) -> str:

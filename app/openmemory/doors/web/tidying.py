@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from openmemory.doors.web.page import PageRequest, TheForm, ThePage, Undo, id_of, text_of, texts_of
-from openmemory.doors.web.templating import counted
+from openmemory.doors.web.templating import format_count
 from openmemory.errors import Invalid
 from openmemory.tidying.conflicts import FactChosen
 from openmemory.tidying.schemas import FactChoice, SeenVersion
@@ -24,12 +24,12 @@ async def list_conflicts(
     page: ThePage, number: Annotated[int, Query(alias="page", ge=1, le=1_000_000)] = 1
 ) -> Response:
     """List the facts that disagree."""
-    found = await page.services.conflicts.list(page.caller, page=number, size=PAGE_SIZE)
+    result = await page.services.conflicts.list(page.caller, page=number, size=PAGE_SIZE)
     may_change = page.may_write and page.caller.owner
-    return _numbered(page, "conflicts", found.total, number, conflicts=found.items, may_change=may_change)
+    return _render_page(page, "conflicts", result.total, number, conflicts=result.items, may_change=may_change)
 
 
-def _numbered(page: PageRequest, name: str, total: int, number: int, **values: Any) -> Response:
+def _render_page(page: PageRequest, name: str, total: int, number: int, **values: Any) -> Response:
     """A page of a list, or its first page if this one was emptied."""
     if not total and number > 1:
         return page.redirect(f"activity/{name}")
@@ -43,24 +43,24 @@ async def decide(page: ThePage, form: TheForm) -> Response:
     decision = FactChoice(text_of(form, "key"), _version(text_of(form, "keep"), "keep"), others)
     decided = await page.services.conflicts.decide(page.caller, decision)
     undo = Undo("memories/undo", {"change": str(decided.action)})
-    return page.done(_told(decision.key, decided), page.back(form, "activity/conflicts"), undo)
+    return page.redirect_with_notice(_describe(decision.key, decided), page.back(form, "activity/conflicts"), undo)
 
 
-def _told(key: str, decided: FactChosen) -> str:
+def _describe(key: str, decided: FactChosen) -> str:
     """Says what a decision did."""
-    done = []
+    parts = []
     if decided.superseded:
-        done.append(f"superseded {counted(decided.superseded, 'memory', 'memories')}")
+        parts.append(f"superseded {format_count(decided.superseded, 'memory', 'memories')}")
     if decided.corrected:
-        done.append(f"corrected {counted(decided.corrected, 'memory', 'memories')} with more facts")
-    return f"Kept {key} = {decided.value}: {' and '.join(done)}."
+        parts.append(f"corrected {format_count(decided.corrected, 'memory', 'memories')} with more facts")
+    return f"Kept {key} = {decided.value}: {' and '.join(parts)}."
 
 
 @router.get("/ui/activity/duplicates")
 async def list_duplicates(page: ThePage, after: str = "") -> Response:
     """List the memories that say nearly the same, in pairs. `after`: the end of the page before."""
-    found = await page.services.duplicates.page(page.caller, after)
-    return page.render("duplicates.html", found=found, first=not after, next=found.next.text if found.next else "")
+    result = await page.services.duplicates.page(page.caller, after)
+    return page.render("duplicates.html", found=result, first=not after, next=result.next.text if result.next else "")
 
 
 @router.post("/ui/activity/duplicates")
@@ -73,13 +73,15 @@ async def resolve(page: ThePage, form: TheForm) -> Response:
     if keep == "both":
         await duplicates.keep(page.caller, newer, older)
         again = Undo("activity/duplicates/again", {"one": str(newer.id), "other": str(older.id)})
-        return page.done("Kept both. They are not listed as near duplicates again.", to, again)
+        return page.redirect_with_notice("Kept both. They are not listed as near duplicates again.", to, again)
     if keep not in ("newer", "older"):
         raise Invalid("keep", "must be newer, older or both")
-    kept, other = (newer, older) if keep == "newer" else (older, newer)
-    action = await duplicates.merge(page.caller, kept, other)
+    winner, other = (newer, older) if keep == "newer" else (older, newer)
+    action = await duplicates.merge(page.caller, winner, other)
     undo = Undo("memories/undo", {"change": str(action)})
-    return page.done(f"Kept the {keep} one. The other one is in the archive, superseded by it.", to, undo)
+    return page.redirect_with_notice(
+        f"Kept the {keep} one. The other one is in the archive, superseded by it.", to, undo
+    )
 
 
 @router.post("/ui/activity/duplicates/again")
@@ -87,7 +89,7 @@ async def list_again(page: ThePage, form: TheForm) -> Response:
     """List a pair again that was kept."""
     one, other = (id_of(text_of(form, name), name) for name in ("one", "other"))
     await page.services.duplicates.list_again(page.caller, one, other)
-    return page.done("Undone: the two are listed again.", page.back(form, "activity/duplicates"))
+    return page.redirect_with_notice("Undone: the two are listed again.", page.back(form, "activity/duplicates"))
 
 
 @router.get("/ui/activity/replacements")
@@ -95,8 +97,8 @@ async def list_replacements(
     page: ThePage, number: Annotated[int, Query(alias="page", ge=1, le=1_000_000)] = 1
 ) -> Response:
     """List the memories that a newer one may replace."""
-    found = await page.services.replacements.list(page.caller, page=number, size=PAGE_SIZE)
-    return _numbered(page, "replacements", found.total, number, found=found.items)
+    result = await page.services.replacements.list(page.caller, page=number, size=PAGE_SIZE)
+    return _render_page(page, "replacements", result.total, number, found=result.items)
 
 
 @router.post("/ui/activity/replacements")
@@ -108,12 +110,14 @@ async def decide_replacement(page: ThePage, form: TheForm) -> Response:
     decision = text_of(form, "decision")
     if decision == "replace":
         undo = Undo("memories/undo", {"change": str(await duplicates.merge(page.caller, newer, older))})
-        return page.done("Replaced. The older one is in the archive, superseded by the newer.", to, undo)
+        return page.redirect_with_notice(
+            "Replaced. The older one is in the archive, superseded by the newer.", to, undo
+        )
     if decision not in ("both", "different"):
         raise Invalid("decision", "must be replace, both or different")
     await duplicates.keep(page.caller, newer, older, decision="both" if decision == "both" else "different")
     again = Undo("activity/duplicates/again", {"one": str(newer.id), "other": str(older.id)})
-    return page.done("Kept both. They are not listed again.", to, again)
+    return page.redirect_with_notice("Kept both. They are not listed again.", to, again)
 
 
 def _version(value: str, field: str) -> SeenVersion:

@@ -47,14 +47,14 @@ async def show_changes(page: ThePage, since: str = "", until: str = "", after: s
     last = _day(until, "until") or page.today
     first = _day(since, "since") or last - WEEK
     begin = max(day_start(first, page.timezone), EARLIEST)
-    found = await page.services.timeline.changes(page.caller, begin, _end(page, last), after=after, size=PAGE_SIZE)
+    result = await page.services.timeline.changes(page.caller, begin, _end(page, last), after=after, size=PAGE_SIZE)
     return page.render(
         "changes.html",
         since=first,
         until=last,
         after=after,
-        changes=[(change, _parts(change)) for change in found.items],
-        next=found.next or "",
+        changes=[(change, _parts(change)) for change in result.items],
+        next=result.next or "",
         **await _bounds(page),
     )
 
