@@ -27,7 +27,7 @@ class Checkout:
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
         """Returns two lists: the commits in the history of `head`, and the other commits.
 
-        Both are empty if Git cannot tell. In a shallow clone, the second is always empty.
+        Both are empty if Git gives no answer. In a shallow clone, the second is always empty.
         """
         try:
             root = project.repository(self._folder)

@@ -43,7 +43,7 @@ _ENVIRONMENT = {
 
 
 class GitError(OpenMemoryError):
-    """Git is there, and cannot tell what it was asked about this repository."""
+    """Git is installed, and cannot answer a question about this repository."""
 
     code = "git_failed"
 
@@ -55,7 +55,7 @@ def git(folder: Path, *arguments: str, data: bytes = b"") -> str | None:
     repository are programs. A folder above this one is no repository of it.
 
     Raises:
-        GitFailed: it refused, or took too long.
+        GitError: it refused, or took too long.
     """
     from openmemory.config.settings import environment  # imports pydantic
 

@@ -55,7 +55,7 @@ async def ingest(
 async def _watch(client: Client, path: Path, whose: dict[str, Any], answer: CommandAnswer) -> None:
     """Keeps what changes in a folder. Ends with the process.
 
-    A failure is told, and what it left out is sent with the next change or after a while.
+    A failure is reported, and what it left out is sent with the next change or after a while.
     """
     from watchfiles import awatch
 

@@ -118,7 +118,7 @@ def _is_commit(name: str) -> bool:
 
 
 def _read_git(root: str) -> dict[str, str | None]:
-    """The branch and the commit that Git tells; what it cannot tell is left out or None."""
+    """The branch and the commit that Git reports; what it does not report is left out or None."""
     from pathlib import Path
 
     from openmemory.doors.cli.git import GitError, git
@@ -191,7 +191,7 @@ def _remote_url(root: str) -> str | None:
 
 
 def _work_folder(root: str) -> str:
-    """The folder with what Git knows of this working tree."""
+    """The folder in which Git keeps the state of this working tree."""
     path = os.path.join(root, ".git")
     return path if os.path.isdir(path) else os.path.join(root, _first_line(path).removeprefix("gitdir:").strip())
 

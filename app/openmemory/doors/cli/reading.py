@@ -24,7 +24,7 @@ _SKIPPED_FOLDERS = {
     "node_modules", "venv", "dist", "build", "out", "vendor", "target", "bower_components", "site-packages",
     "__pycache__",
 }  # fmt: skip
-"""Folders that are left out where Git does not tell: what tools have put there."""
+"""Folders that are left out where Git is not used: those that tools make."""
 
 IGNORE_FILE = ".memignore"
 
@@ -59,11 +59,11 @@ class Folder:
         return cls(root, "" if root == path else path.relative_to(root).as_posix())
 
     def files(self) -> Iterator[str]:
-        """The paths of the files that may be read, in order. Git tells which are ignored, where it is used.
+        """The paths of the files that may be read, in order. Git reports which are ignored, where it is used.
 
         Raises:
             Invalid: there is a .memignore, and no Git that reads it.
-            GitFailed: Git refuses the repository, so that nothing tells what is ignored.
+            GitError: Git refuses the repository, so that the ignored files are unknown.
         """
         paths = sorted(set(self._list_files()))
         unwanted = self._excluded_paths(paths)

@@ -52,7 +52,7 @@ def send_new(transcript: str, folder: str, send: Send) -> None:
     each transcript was sent, and what was left out.
 
     The end of a batch is written down before it is sent. If `send` raises or the process ends, the next run sends the
-    same batch with the same key, so the service can tell that it has it already.
+    same batch with the same key, so the service recognizes that it has it already.
 
     Raises:
         OSError: a file cannot be read or written, or another hook of the session sends now.

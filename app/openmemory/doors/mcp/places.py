@@ -22,7 +22,7 @@ _SEPARATOR = re.compile(r"[/\\]")
 
 @dataclass(frozen=True, slots=True)
 class ClientProject:
-    """The project of a client, and the folder of the project on the client's machine, as far as the client tells."""
+    """The project of a client, and the folder of the project on its machine, as far as the client names them."""
 
     name: str | None = None
     folder: str | None = None
@@ -73,18 +73,18 @@ class ClientProject:
         return () if self.name is None else (self.name, PERSON)
 
     def implicit(self, name: str | None) -> str | None:
-        """The project that an answer need not name, because the client knows that it is meant."""
+        """The project that an answer need not name: that of the call, else that of the client."""
         return name or self.name
 
     def elsewhere(self, name: str | None) -> str | None:
-        """Tells of an empty answer that other projects were not read. None if they were, or if the call named one."""
+        """A note for an empty answer that other projects were not read. None if they were, or if the call named one."""
         if self.name is None or name is not None:
             return None
         project_name = one_word(self.name, "the project")
         return f"Only {project_name} and what is of no project was searched; namespace=* searches all."
 
     def format_target(self, namespace: str) -> str:
-        """Tells where something was written, after a blank. Empty for a client without a project."""
+        """Returns where something was written, after a blank. Empty for a client without a project."""
         if self.name is None:
             return ""
         return f" [{'of no project' if namespace == PERSON else one_word(namespace, 'of the project')}]"

@@ -114,7 +114,7 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
 
 
 async def _instructing(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """MCP server middleware that tells an assistant of the tools that it is offered, and of no others."""
+    """MCP server middleware that describes to an assistant the tools that it is offered, and no others."""
     result = await call_next(ctx)
     if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
         return result | {"instructions": identity_of(ctx.request).offer.tools.instructions}

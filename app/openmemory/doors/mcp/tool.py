@@ -296,7 +296,7 @@ class Tool(Generic[ArgumentsT]):
 async def _near_miss(
     services: Services, caller: Caller, projects: Mapping[str, str], client: ClientProject
 ) -> str | None:
-    """Tells that a project which a call names does not exist, and that one with nearly this name does."""
+    """Returns a note that a project in a call does not exist, and that one with nearly this name does."""
     mine = () if client.name is None else (client.name,)
     for field, name in projects.items():
         if name in (ALL, PERSON, client.name):
@@ -340,7 +340,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _small(value: Any) -> Any:
-    """Returns a schema without what costs tokens and tells a model nothing: titles that pydantic derives from names,
+    """Returns a schema without what costs tokens and is of no use to a model: titles that pydantic derives from names,
     formats, and defaults that are empty."""
     if isinstance(value, list):
         return [_small(item) for item in value]

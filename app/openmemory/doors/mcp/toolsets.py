@@ -1,4 +1,4 @@
-"""The toolsets that a client can ask for, the servers whose tools they have, and what each tells an assistant."""
+"""The toolsets that clients can ask for, the servers whose tools they have, and their instructions for assistants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata that tells clients where to get the tokens that this service accepts (RFC 9728)."""
+"""Metadata that names the issuer of the tokens that this service accepts (RFC 9728)."""
 
 from __future__ import annotations
 

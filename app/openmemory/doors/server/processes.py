@@ -81,7 +81,7 @@ async def _serve(settings: Settings, sockets: list[socket]) -> None:
 async def serve_stores(
     settings: Settings, stores: Stores, sockets: list[socket], stopping: Stopping, ready: Callable[[], None]
 ) -> None:
-    """Serves the stores on the sockets until told to stop. Calls `ready` when requests are answered."""
+    """Serves the stores on the sockets until a stop is requested. Calls `ready` when requests are answered."""
     async with open_services(settings, stores=stores) as services:
         # Importing the application takes a second, so a thread does it while the model and the index open.
         warming = asyncio.create_task(services.warm())

@@ -30,7 +30,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
     Connections that come before the service is ready wait in the backlog instead of being refused.
 
     Raises:
-        PortTaken: another process listens there.
+        PortInUse: another process listens there.
         SetupError: the host or the port cannot be used.
     """
     sockets: list[socket.socket] = []

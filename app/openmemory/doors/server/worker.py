@@ -45,8 +45,8 @@ class WorkerInstructions:
 
 
 def main() -> None:
-    """Serves until told to stop, or until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to stop
+    """Serves until the parent requests a stop or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     order = WorkerInstructions.decoded(_line())
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     logging.set_up_logging(order.settings.log)

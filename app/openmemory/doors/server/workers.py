@@ -102,7 +102,7 @@ class WorkerProcesses:
             raise errors[0]
 
     def stop(self) -> None:
-        """Tells the workers to stop gracefully."""
+        """Requests a graceful stop of the workers."""
         self._stopping.set()
         for child in self._children.values():
             child.signal(signal.SIGTERM)

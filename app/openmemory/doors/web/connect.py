@@ -25,7 +25,7 @@ router = APIRouter(include_in_schema=False)
 _MOST_APPS = 100
 
 _KEY = "KEY"
-"""Stands for a key in commands and links: the page knows none."""
+"""Stands for a key in commands and links: the page has none."""
 
 
 class Assistant(NamedTuple):

@@ -1,4 +1,4 @@
-"""Says in words what the score of a search result is made of."""
+"""Describes the parts of the score of a search result."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def add_memory(page: ThePage, form: TheForm) -> Response:
 
 
 def _describe(result: Added) -> str:
-    """Says in one sentence what became of a text."""
+    """Describes the result for a text in one sentence."""
     if result.note:
         return result.note
     return "Added." if result.event is Event.ADD else "Nothing was added: a memory says this already."

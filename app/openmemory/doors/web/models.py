@@ -1,4 +1,4 @@
-"""The language model and the embedder: trying them, choosing them, and what the language model is told besides."""
+"""The language model and the embedder: trying them, choosing them, and additional instructions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def reset(page: ThePage, form: TheForm) -> Response:
 
 @router.post("/ui/settings/models/instructions")
 async def instruct(page: ThePage, form: TheForm) -> Response:
-    """Save what the language model is told besides."""
+    """Save the additional instructions for the language model."""
     config = OpenMemoryConfig(custom_instructions=None)
     if text := text_of(form, "instructions").strip():
         config = validated(OpenMemoryConfig, {"custom_instructions": text})
@@ -142,7 +142,7 @@ def _address_of(section: Mapping[str, Any]) -> str:
 
 
 def _describe_key(section: Mapping[str, Any]) -> str:
-    """Says in words which key a section has. The key itself is never shown."""
+    """Describes the key of a section. The key itself is never shown."""
     key = section["config"].get("api_key")
     if not key:
         return "none"

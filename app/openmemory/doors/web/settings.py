@@ -14,7 +14,7 @@ from openmemory.doors.web.page import PageRequest, TheForm, ThePage, text_of
 router = APIRouter(include_in_schema=False)
 
 FOR_EVERYBODY = frozenset({"limits", "rates"})
-"""The sections that everybody may see. The others tell of the service as a whole."""
+"""The sections that everybody may see. The others describe the service as a whole."""
 
 
 class Setting(NamedTuple):

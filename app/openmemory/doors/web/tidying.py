@@ -47,7 +47,7 @@ async def decide(page: ThePage, form: TheForm) -> Response:
 
 
 def _describe(key: str, decided: FactChosen) -> str:
-    """Says what a decision did."""
+    """Describes the result of a decision."""
     parts = []
     if decided.superseded:
         parts.append(f"superseded {format_count(decided.superseded, 'memory', 'memories')}")

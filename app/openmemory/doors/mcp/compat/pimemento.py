@@ -208,7 +208,7 @@ def _warnings(category: str, content: str, most: int) -> Iterable[str]:
 
 
 def _describe_merge(row: MemoryRowAdded, content: str, ids: Ids, untrusted: Untrusted, zone: ZoneInfo) -> str:
-    """Tells what a text was merged into: the entry of the same keys, with the values that changed, or a similar one."""
+    """Describes a merge: with the entry of the same keys, with the values that changed, or a similar one."""
     shared = sorted((parsed(content) or {}).keys() & (parsed(row.previous_memory or row.content) or {}).keys())
     if not shared:
         likeness = max((one.likeness for one in row.possible_duplicates), default=1.0)

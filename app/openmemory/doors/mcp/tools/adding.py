@@ -81,7 +81,7 @@ class AddResult(BaseModel):
 
 
 class _AssistantTexts:
-    """Returns texts as an assistant is shown them. It knows the text that it just sent; any other may come from
+    """Returns texts as an assistant sees them. The text that it just sent is unchanged; any other may come from
     somebody else."""
 
     def __init__(self, services: Services, text: str) -> None:

@@ -63,7 +63,7 @@ PACKS = {"mem_get_context", "mem_explain"}
 """Tools that leave out memories of commits that are not in the history of the checkout."""
 
 _BRANCH = 200
-"""The characters of a branch's name that the service is told."""
+"""The characters of a branch's name that are sent to the service."""
 
 COMPARED = 60.0
 """Seconds after which commits are compared again with the same checkout, because there may be new ones."""
@@ -245,8 +245,8 @@ class _Bridge:
         return head
 
     async def _compare(self, head: str) -> None:
-        """Compares the commits of the project's memories with the checkout, which the service cannot. A failure is told
-        by the pack itself, which notes that commits were not compared."""
+        """Compares the commits of the project's memories with the checkout, which the service cannot. The pack
+        itself reports a failure, which notes that commits were not compared."""
         project, clock = self._project, asyncio.get_running_loop().time
         assert project is not None
         before, when = project.compared

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 MESSAGES = "/mcp/messages/"
 MAX_SESSIONS = 10_000
-"""The maximum number of open SSE sessions. Each holds a connection and a task; beyond the limit a client is told to
+"""The maximum number of open SSE sessions. Each holds a connection and a task; beyond the limit a client is asked to
 come back."""
 
 LOOKED_EVERY = 5.0
@@ -182,7 +182,7 @@ class McpDoors:
                         await self._forwarding.relay.opened(UUID(session_ids[0]), owner)
             await send(message)
 
-        # The first event tells the address for messages as the client sees it.
+        # The first event contains the address for messages as the client sees it.
         announcing = {**scope, "root_path": prefix_of(scope)}
         self._open[principal] += 1
         stream = _Stream(identity.principal, CancelScope())
@@ -352,5 +352,5 @@ class _Endpoint:
 
 
 def _nameless(transport: str, app: ASGIApp) -> list[BaseRoute]:
-    """Returns routes for addresses with an empty client or user, so that the client is told so and gets no 404."""
+    """Returns routes for addresses with an empty client or user, which name that error instead of a 404."""
     return [_Door(f"/mcp/{{client}}/{transport}", app, slashes=2), _Door(f"/mcp//{transport}/{{user}}", app)]

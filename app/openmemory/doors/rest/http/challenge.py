@@ -1,4 +1,4 @@
-"""Builds the header that tells a refused client where to get a token, and which one (RFC 6750, RFC 9728)."""
+"""Builds the header that points a refused client to the token that it needs (RFC 6750, RFC 9728)."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class Guard:
         is_open = path in _OPEN or path.startswith(_OPEN_BELOW)
         key = exchange.credentials.explicit
         if path == origins.READY and not key:
-            # A probe without a credential belongs to nobody and is told no more than it needs.
+            # A probe without a credential belongs to nobody and gets no more than it needs.
             is_open = self._authenticator.required or forwarded or not self._origins.accepts_host(exchange.headers)
         cookie = exchange.credentials.cookie if not key and (self._authenticator.required or forwarded) else None
         if cookie is not None and not is_open:
