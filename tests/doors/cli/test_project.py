@@ -23,23 +23,23 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def test_a_repository_is_described_without_its_credentials(tmp_path: Path) -> None:
-    assert project.described(str(tmp_path)) == {"root": str(tmp_path)}
+    assert project.describe(str(tmp_path)) == {"root": str(tmp_path)}
     git(tmp_path, "init", "-q", "-b", "main")
     git(tmp_path, "remote", "add", "origin", "https://me:secret@example.com/acme/shop.git")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
     head = git(tmp_path, "rev-parse", "HEAD")
     found = {"root": str(tmp_path), "repo": "https://example.com/acme/shop.git", "branch": "main", "head": head}
     (tmp_path / "src").mkdir()
-    assert project.described(str(tmp_path / "src")) == found
+    assert project.describe(str(tmp_path / "src")) == found
     git(tmp_path, "pack-refs", "--all")
-    assert project.described(str(tmp_path)) == found
+    assert project.describe(str(tmp_path)) == found
     git(tmp_path, "worktree", "add", "-q", "-b", "side", str(tmp_path / "tree"))
-    assert project.described(str(tmp_path / "tree")) == found | {"root": str(tmp_path / "tree"), "branch": "side"}
+    assert project.describe(str(tmp_path / "tree")) == found | {"root": str(tmp_path / "tree"), "branch": "side"}
     git(tmp_path, "checkout", "-q", "--detach")
-    assert project.described(str(tmp_path)) == {name: found[name] for name in ("root", "repo", "head")}
+    assert project.describe(str(tmp_path)) == {name: found[name] for name in ("root", "repo", "head")}
     assert project.namespace(str(tmp_path)) == "acme/shop"
     (tmp_path / ".git" / "HEAD").write_text("no commit\n")
-    assert "head" not in project.described(str(tmp_path))
+    assert "head" not in project.describe(str(tmp_path))
 
 
 def test_a_repository_whose_references_are_in_no_files_is_described(tmp_path: Path) -> None:
@@ -48,24 +48,24 @@ def test_a_repository_whose_references_are_in_no_files_is_described(tmp_path: Pa
     except subprocess.CalledProcessError as error:
         assert "ref-format" in error.stderr  # noqa: PT017 - an older Git, which has no such repositories
         pytest.skip("this Git has no reftable")
-    assert project.described(str(tmp_path)) == {"root": str(tmp_path), "branch": "main"}
+    assert project.describe(str(tmp_path)) == {"root": str(tmp_path), "branch": "main"}
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
     head = git(tmp_path, "rev-parse", "HEAD")
     found = {"root": str(tmp_path), "branch": "main", "head": head}
-    assert project.described(str(tmp_path)) == found
+    assert project.describe(str(tmp_path)) == found
     assert Checkout(str(tmp_path)).head() == head
     git(tmp_path, "worktree", "add", "-q", "-b", "feature/side", str(tmp_path / "tree"))
     side = {"root": str(tmp_path / "tree"), "branch": "feature/side"}
-    assert project.described(str(tmp_path / "tree")) == found | side
+    assert project.describe(str(tmp_path / "tree")) == found | side
     git(tmp_path, "checkout", "-q", "--detach")
-    assert project.described(str(tmp_path)) == {"root": str(tmp_path), "head": head}
+    assert project.describe(str(tmp_path)) == {"root": str(tmp_path), "head": head}
 
 
 def test_a_branch_without_a_commit_is_described(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "feature/new")
-    assert project.described(str(tmp_path)) == {"root": str(tmp_path), "branch": "feature/new"}
+    assert project.describe(str(tmp_path)) == {"root": str(tmp_path), "branch": "feature/new"}
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/../main\n")
-    assert "head" not in project.described(str(tmp_path))
+    assert "head" not in project.describe(str(tmp_path))
 
 
 def test_a_checkout_knows_which_commits_are_in_its_history(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_files_of_git_that_are_no_plain_files_hold_up_nobody(clone: Path, tmp_pa
         path.unlink(missing_ok=True)
         os.mkfifo(path)
     assert project.of_folder(str(clone)).namespace == "clone"
-    assert project.described(str(clone)) == {"root": str(clone)}
+    assert project.describe(str(clone)) == {"root": str(clone)}
     assert Checkout(str(clone)).head() is None
 
 
@@ -138,7 +138,7 @@ def test_files_of_git_that_are_no_plain_files_hold_up_nobody(clone: Path, tmp_pa
 def test_a_head_never_leads_out_of_its_repository(clone: Path, tmp_path: Path, ref: str) -> None:
     (tmp_path / "hash").write_text("a" * 40 + "\n")
     (clone / ".git" / "HEAD").write_text(f"ref: {ref.format(folder=tmp_path)}\n")
-    assert "head" not in project.described(str(clone))
+    assert "head" not in project.describe(str(clone))
 
 
 def test_a_configuration_of_the_folder_itself_confirms_nothing(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

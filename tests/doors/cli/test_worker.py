@@ -21,7 +21,7 @@ from openmemory.stores import Stores
 def test_a_worker_has_the_settings_of_its_parent_and_knows_which_were_set(environ: dict[str, Any]) -> None:
     settings = load(environ=environ, inherit=False)
     stores = Stores(folder=Path("/data"), database="postgresql://", shared=True, index_socket=None)
-    told = WorkerInstructions.decoded(WorkerInstructions(settings, stores, [3], 4).encoded()).settings
+    told = WorkerInstructions.decode(WorkerInstructions(settings, stores, [3], 4).encode()).settings
     assert told == settings
     assert told.http.named_origins == settings.http.named_origins
     assert told.http.named_origins == (("https://page.example",) if "OPENMEMORY_HTTP_CORS_ORIGINS" in environ else ())

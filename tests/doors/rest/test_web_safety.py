@@ -8,7 +8,7 @@ import json
 import pytest
 
 from openmemory.config.settings import load
-from openmemory.doors.rest.http.hardening import hardened
+from openmemory.doors.rest.http.hardening import harden
 from openmemory.errors import SetupError
 from tests.doors.rest.test_guard import KEY, PAGE
 
@@ -42,7 +42,7 @@ async def test_refusals_are_protected_too(guarded, headers):
 
 def test_what_an_answer_sets_itself_stays():
     own = [(b"cache-control", b"private"), (b"content-security-policy", b"default-src 'self'")]
-    headers = hardened(own, [(b"x-request-id", b"1")], shared=False)
+    headers = harden(own, [(b"x-request-id", b"1")], shared=False)
     names = [name for name, _ in headers]
     assert len(names) == len(set(names))
     assert own == headers[:2]

@@ -17,11 +17,11 @@ class Checkout:
 
     def head(self) -> str | None:
         """The commit that is checked out; None without a repository or before its first commit."""
-        return self.described().get("head")
+        return self.describe().get("head")
 
-    def described(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """The commit (`head`) and the branch that are checked out; without those that there are not."""
-        description = project.described(self._folder)
+        description = project.describe(self._folder)
         return {name: description[name] for name in ("head", "branch") if name in description}
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:

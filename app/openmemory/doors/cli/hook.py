@@ -105,7 +105,7 @@ def _answer(event: str, options: Options) -> str:
     if event in CAPTURES:
         (_log if "log" in options else _capture)(options, payload, body)
         return ""
-    body["head"] = None if "namespace" in options else project.described(folder).get("head")
+    body["head"] = None if "namespace" in options else project.describe(folder).get("head")
     body["budget"] = int(options.get("budget", BUDGETS[event]))
     if event == "prompt":
         body["query"] = str(payload.get("prompt") or "").strip()[:_QUERY]

@@ -85,7 +85,7 @@ async def _store(client: Client, path: Path, whose: dict[str, Any], *, dry_run: 
     folder = Folder.of(path)
     namespace = scope.here(whose["namespace"], str(folder.root))
     whose = whose | {"namespace": namespace}
-    plan = await planned(client, folder, whose)
+    plan = await plan_ingest(client, folder, whose)
     skipped = [f"{count} left out: {reason}." for reason, count in sorted(folder.skipped.items())]
     if dry_run:
         return CommandAnswer(plan | {"namespace": namespace}, *_format_plan(plan), notes=skipped)
@@ -106,7 +106,7 @@ async def _store(client: Client, path: Path, whose: dict[str, Any], *, dry_run: 
     return CommandAnswer(value, summary, notes=[*notes, *skipped], asides=asides, failed=bool(failures))
 
 
-async def planned(client: Client, folder: Folder, whose: dict[str, Any]) -> dict[str, Any]:
+async def plan_ingest(client: Client, folder: Folder, whose: dict[str, Any]) -> dict[str, Any]:
     """Asks which files of a folder an ingest would send, rename and remove."""
     hashes = {one: content[1] for one in folder.files() if (content := folder.read(one)) is not None}
     files = [{"path": one, "hash": hash_} for one, hash_ in hashes.items()]

@@ -91,7 +91,7 @@ def command(
         elif "namespace" in request:
             request["namespace"] = scope.target(arguments["namespace"], arguments.get("about"))
         if "namespaces" in request and not arguments.get("memory_ids"):  # ids need no project
-            request["namespaces"] = scope.selected(arguments["namespace"], all_projects=arguments["all_projects"])
+            request["namespaces"] = scope.selection(arguments["namespace"], all_projects=arguments["all_projects"])
         if ask is not None and (question := await ask(client, arguments)):
             confirm(question, arguments["yes"])
         path = re.sub(r"\{(\w+)(:path)?\}", lambda part: path_part(str(request.pop(part[1]))), operation.path)

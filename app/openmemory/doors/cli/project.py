@@ -52,7 +52,7 @@ def of_folder(folder: str) -> FolderProject:
     own = _own_name(folder, root)
     unconfirmed = None
     for at in _upward(folder, root):
-        if (namespace := claimed(at)) is None:
+        if (namespace := read_claim(at)) is None:
             continue
         if namespace == own or confirmed(at) == namespace:
             return FolderProject(namespace, unconfirmed)
@@ -65,7 +65,7 @@ def namespace(folder: str) -> str | None:
     return of_folder(folder).namespace
 
 
-def claimed(folder: str) -> str | None:
+def read_claim(folder: str) -> str | None:
     """The name in the `.openmemory` of exactly this folder. None if it is no plain file or the name is none."""
     line = _beginning(os.path.join(folder, NAMESPACE_FILE), 5 * LONGEST, links=False).partition(b"\n")[0]
     try:
@@ -93,7 +93,7 @@ def _own_name(folder: str, root: str | None) -> str | None:
     return os.path.basename(root or folder) or None
 
 
-def described(folder: str) -> dict[str, str]:
+def describe(folder: str) -> dict[str, str]:
     """The project of a folder: its root, and of a Git repository the remote, the branch and the commit."""
     root = repository(os.path.abspath(folder))
     if root is None:

@@ -11,7 +11,7 @@ import typer
 from openmemory.doors.cli import project, scope
 from openmemory.doors.cli.client import Client, connected, path_part
 from openmemory.doors.cli.context import compare_commits
-from openmemory.doors.cli.ingest import planned
+from openmemory.doors.cli.ingest import plan_ingest
 from openmemory.doors.cli.operations import add
 from openmemory.doors.cli.options import App, Namespace, User
 from openmemory.doors.cli.output import CommandAnswer, Table, confirm, plain
@@ -36,7 +36,7 @@ async def register(
 ) -> CommandAnswer:
     """Register the project of this folder, with its Git remote, branch and commit."""
     body = {"user_id": user, "app": app, "namespace": scope.target(namespace), "name": name}
-    description = project.described(".")
+    description = project.describe(".")
     answer = await client.call("POST", PATH, body=body | description)
     return CommandAnswer(answer, f"{plain(answer['namespace'])}: {plain(answer['name'])}")
 
@@ -115,7 +115,7 @@ async def _behind(client: Client, user: str | None, namespace: str) -> int:
         return 0
     from openmemory.doors.cli.reading import Folder
 
-    plan = await planned(client, Folder.of(Path()), {"user_id": user, "namespace": namespace})
+    plan = await plan_ingest(client, Folder.of(Path()), {"user_id": user, "namespace": namespace})
     return sum(len(plan[part]) for part in ("wanted", "renamed", "gone"))
 
 

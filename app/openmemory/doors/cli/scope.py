@@ -76,7 +76,7 @@ def read(namespace: str | None, *, all_projects: bool | None = None) -> list[str
     return [project, PERSON]
 
 
-def selected(namespaces: Sequence[str] | None, *, all_projects: bool) -> list[str] | None:
+def selection(namespaces: Sequence[str] | None, *, all_projects: bool) -> list[str] | None:
     """The namespaces in which a command changes memories; None means all. Without options, the command changes those of
     the folder's project, and shows its name.
 

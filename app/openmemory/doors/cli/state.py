@@ -63,7 +63,7 @@ async def save(
     if file is not None:
         value = read_stdin() if file == "-" else text_of(file)
     where = scope.target(namespace)
-    head = project.described(".").get("head") if where == scope.here(None) else None
+    head = project.describe(".").get("head") if where == scope.here(None) else None
     body = {
         "user_id": user, "app": app, "namespace": where,
         "reason": words(reason), "state": json_of(value, "--state" if file is None else "--file"),

@@ -66,13 +66,13 @@ def _show_stacked(
 
     widths = [max(map(cell_len, (name, *cells))) for name, cells in head.items()]
 
-    def aligned(row: Iterable[str]) -> str:
+    def align(row: Iterable[str]) -> str:
         cells = zip(row, widths, strict=True)
         return (" " * _INDENT).join(set_cell_size(cell, width) for cell, width in cells).rstrip()
 
-    console.print(Text(aligned(head), "bold"))
+    console.print(Text(align(head), "bold"))
     for place, row in enumerate(zip(*head.values(), strict=True)):
-        console.print(Text(aligned(row)))
+        console.print(Text(align(row)))
         width = console.width - _INDENT
         parts = (f"{name} {cells[place]}" for name, cells in below.items() if cells[place] not in ("", "-"))
         for text, style in ((wide[place], ""), *((line, "dim") for line in _pack_lines(parts, width))):

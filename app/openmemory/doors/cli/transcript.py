@@ -84,7 +84,7 @@ def log_new(transcript: str, folder: str, log: Log) -> None:
     name = _name(transcript)
     left_out = LeftOut(os.path.join(folder, f"{name}.log{SUFFIX}"), transcript)
 
-    def logged(batch: list[Message]) -> None:
+    def log_batches(batch: list[Message]) -> None:
         for some in _batches(batch):
             for reason in log(name, some):
                 left_out.add(reason)
@@ -94,11 +94,11 @@ def log_new(transcript: str, folder: str, log: Log) -> None:
         for reached, line in _lines(transcript, start, end):
             batch += _messages(line, reached, left_out)
             if len(batch) >= LOGGED_TOGETHER or _characters(batch) >= _TOGETHER:
-                logged(batch)
+                log_batches(batch)
                 left_out.save(start)
                 yield reached
                 start, batch = reached, []
-        logged(batch)
+        log_batches(batch)
         left_out.save(start)
         yield end
 

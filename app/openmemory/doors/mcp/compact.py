@@ -53,7 +53,7 @@ SHORT = 80
 """The maximum length of a shortened text."""
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Returns the beginning of a text on one line."""
     line = inline(text)
     return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"

@@ -109,7 +109,7 @@ def _server_in(path: str) -> str | None:
     return next((name for name in OTHER_SERVERS if name in path.split("/")), None)
 
 
-def identified(principal: Principal, names: SessionNames, offer: Offer) -> Identity:
+def identify(principal: Principal, names: SessionNames, offer: Offer) -> Identity:
     """Returns the caller's identity, if the credential allows the names.
 
     Raises:

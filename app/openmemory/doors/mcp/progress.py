@@ -45,7 +45,7 @@ class Steps:
         self._send = _sender.get()
         self._messages: list[str] = []
 
-    async def tell(self, status: Status, attempt: int) -> None:
+    async def report(self, status: Status, attempt: int) -> None:
         """Reports the status; `attempt` is the number of the current or the last attempt."""
         words = f"Asking the language model (attempt {attempt})" if status is Status.WORKING else _WORDS[status]
         if self._send is None or words in self._messages[-1:]:

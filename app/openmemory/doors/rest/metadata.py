@@ -29,16 +29,16 @@ class ProtectedResource(BaseModel):
 @router.get("", responses=documented(404))
 async def protected_resource(services: TheServices) -> ProtectedResource:
     """Say which authorization server issues tokens for this service. Needs no key; 404 without one."""
-    return _described(services.settings.oauth, "")
+    return _describe(services.settings.oauth, "")
 
 
 @router.get("/{path:path}", include_in_schema=False)
 async def protected_path(services: TheServices, path: str) -> ProtectedResource:
     """Returns the same for one MCP address, such as `/mcp/sse`."""
-    return _described(services.settings.oauth, "/" + path)
+    return _describe(services.settings.oauth, "/" + path)
 
 
-def _described(oauth: OAuthSettings, path: str) -> ProtectedResource:
+def _describe(oauth: OAuthSettings, path: str) -> ProtectedResource:
     if not oauth.issuer:
         raise NotFound("OAuth is off", code="oauth_off", hint="Set oauth.issuer and oauth.resource.")
     base = urlsplit(oauth.resource)

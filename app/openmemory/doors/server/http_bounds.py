@@ -90,7 +90,7 @@ _TARGET = _Refusal(400, "bad_request", "The request target must be a path, or na
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. `bounded` creates the class that a server takes."""
+    """One connection. `bounded_protocol` creates the class that a server takes."""
 
     bounds: Bounds
 
@@ -272,7 +272,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._part = "end"
 
 
-def bounded(bounds: Bounds) -> type[BoundedProtocol]:
+def bounded_protocol(bounds: Bounds) -> type[BoundedProtocol]:
     """Creates a subclass of uvicorn's HTTP protocol that enforces these limits."""
     return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds})
 

@@ -40,7 +40,7 @@ def run(settings: Settings, sockets: list[socket]) -> None:
         SetupError: the stores cannot be opened as configured.
     """
     set_up_logging(settings.log)
-    tell_inherited(settings)
+    log_inherited(settings)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(settings, sockets))
@@ -48,7 +48,7 @@ def run(settings: Settings, sockets: list[socket]) -> None:
         sys.exit(Exit.FAILED)
 
 
-def tell_inherited(settings: Settings) -> None:
+def log_inherited(settings: Settings) -> None:
     """Logs which variables of older memory servers are used, and which variables have no effect."""
     for line in settings.warnings():
         log.warning("%s", line)

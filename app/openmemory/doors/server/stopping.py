@@ -38,7 +38,7 @@ class Stopping:
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         for number in numbers:
-            loop.add_signal_handler(number, self._signalled)
+            loop.add_signal_handler(number, self._handle_signal)
         try:
             yield
         except asyncio.CancelledError:
@@ -54,7 +54,7 @@ class Stopping:
         if self.asked is not None:
             how()
 
-    def _signalled(self) -> None:
+    def _handle_signal(self) -> None:
         now = time.monotonic()
         if self.asked is not None:
             if now - self.asked > _SAME_KEYSTROKE:

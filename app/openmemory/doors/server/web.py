@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from openmemory.config.settings import Settings
 from openmemory.doors.server.descriptors import room_for
-from openmemory.doors.server.http_bounds import BoundedProtocol, Bounds, bounded
+from openmemory.doors.server.http_bounds import BoundedProtocol, Bounds, bounded_protocol
 from openmemory.doors.server.proxies import TrustedProxies
 
 _CHECKED_EVERY = 5
@@ -30,7 +30,7 @@ def public(app: ASGIApp, settings: Settings, *, patience: int) -> uvicorn.Config
         room_for(settings.limits.connections),
     )
     app = TrustedProxies(app, proxies) if proxies else app  # type: ignore[arg-type,assignment]
-    return _quiet(app, patience, http=bounded(bounds))
+    return _quiet(app, patience, http=bounded_protocol(bounds))
 
 
 def private(app: ASGIApp, *, patience: int) -> uvicorn.Config:

@@ -34,12 +34,12 @@ class WorkerInstructions:
     sockets: list[int]
     ready: int
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Returns one line that includes the secrets: for a pipe, not for a log or an argument."""
         return b64encode(pickle.dumps((self.settings, self.stores, self.sockets, self.ready)))
 
     @classmethod
-    def decoded(cls, line: bytes) -> WorkerInstructions:
+    def decode(cls, line: bytes) -> WorkerInstructions:
         """Returns the instructions in a line of the parent's, whom the worker trusts with everything."""
         return cls(*pickle.loads(b64decode(line)))  # noqa: S301
 
@@ -47,7 +47,7 @@ class WorkerInstructions:
 def main() -> None:
     """Serves until the parent requests a stop or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    order = WorkerInstructions.decoded(_line())
+    order = WorkerInstructions.decode(_line())
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     logging.set_up_logging(order.settings.log)
     gc.disable()

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from socket import socket
 
 from openmemory.config.settings import Settings
-from openmemory.doors.server.processes import doors, loop_factory, say, settle, tell_inherited
+from openmemory.doors.server.processes import doors, log_inherited, loop_factory, say, settle
 from openmemory.doors.server.sockets import url_of
 from openmemory.doors.server.stopping import Stopping
 from openmemory.doors.server.worker import WorkerInstructions
@@ -41,7 +41,7 @@ def run(settings: Settings, sockets: list[socket]) -> None:
         SetupError: the stores cannot be opened as configured, or a worker does not start.
     """
     set_up_logging(settings.log)
-    tell_inherited(settings)
+    log_inherited(settings)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, sockets))
 
@@ -154,7 +154,7 @@ class WorkerProcesses:
         listening = [listener.fileno() for listener in self._sockets]
         pipe = os.pipe()
         order = WorkerInstructions(self._settings, self._stores, listening, pipe[1])
-        return Child("openmemory.doors.server.worker", order.encoded(), inherited=listening, ready=pipe)
+        return Child("openmemory.doors.server.worker", order.encode(), inherited=listening, ready=pipe)
 
     async def _note_ready(self, place: int, child: Child) -> None:
         if not await child.ready():

@@ -18,7 +18,7 @@ from openmemory.access.authentication import Authenticator
 from openmemory.audit.schemas import AuditAction
 from openmemory.doors.web.charts import calendar
 from openmemory.doors.web.page import PageRequest, TheForm, ThePage
-from openmemory.doors.web.templating import rendered
+from openmemory.doors.web.templating import render_template
 from openmemory.errors import Invalid, TooMany
 from openmemory.memories.lifecycle.schemas import UpcomingQuery
 from openmemory.stats.feed import KINDS
@@ -159,7 +159,7 @@ async def _messages(
         while monotonic() < end and await authenticator.still_valid(page.principal):
             if entries := await page.services.feed.since(page.caller, events, after, limit=PAGE_SIZE):
                 after = entries[0].id
-                html = rendered(
+                html = render_template(
                     "entries.html", page.timezone, entries=entries, words=WORDS, link=_from_the_page(page), by=page.by
                 )
                 yield _message(after, html)

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from openmemory.access.schemas import KeyCreate, KeyCreated
-from openmemory.doors.web.page import PageRequest, TheForm, ThePage, id_of, names_of, text_of, texts_of, validated
+from openmemory.doors.web.page import PageRequest, TheForm, ThePage, id_of, names_of, text_of, texts_of, validate
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Scope
 from openmemory.operations.keys import with_checked_names
@@ -24,7 +24,7 @@ async def show(page: ThePage) -> Response:
 async def create(page: ThePage, form: TheForm) -> Response:
     """Make a key, and show it this once."""
     everyone = bool(text_of(form, "everyone"))
-    new = validated(
+    new = validate(
         KeyCreate,
         {
             "name": text_of(form, "name").strip(),

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from openmemory.doors.web.page import PageRequest, TheForm, ThePage, text_of, validated
+from openmemory.doors.web.page import PageRequest, TheForm, ThePage, text_of, validate
 from openmemory.errors import Invalid
 from openmemory.saved_settings.document import Part
 from openmemory.saved_settings.providers import EMBEDDERS, LLMS, address_field, canonical
@@ -39,7 +39,7 @@ async def test(page: ThePage, form: TheForm) -> Response:
     """Ask a model once, before it is saved. Nothing is stored."""
     part = _part_of(form)
     section = await _section_of(page, part, form)
-    trial: Trial = await page.services.trials.run(page.principal, validated(ConfigPatch, {"mem0": {part: section}}))
+    trial: Trial = await page.services.trials.run(page.principal, validate(ConfigPatch, {"mem0": {part: section}}))
     return await _render(page, part, section, getattr(trial, part))
 
 
@@ -47,7 +47,7 @@ async def test(page: ThePage, form: TheForm) -> Response:
 async def save(page: ThePage, form: TheForm) -> Response:
     """Save a model."""
     part = _part_of(form)
-    section = validated(_SECTIONS[part], await _section_of(page, part, form))
+    section = validate(_SECTIONS[part], await _section_of(page, part, form))
     await page.services.configuration.save_section(page.principal, part, section)
     if part == "llm":
         return page.redirect_with_notice(
@@ -73,7 +73,7 @@ async def instruct(page: ThePage, form: TheForm) -> Response:
     """Save the additional instructions for the language model."""
     config = OpenMemoryConfig(custom_instructions=None)
     if text := text_of(form, "instructions").strip():
-        config = validated(OpenMemoryConfig, {"custom_instructions": text})
+        config = validate(OpenMemoryConfig, {"custom_instructions": text})
     await page.services.configuration.save_instructions(page.principal, config)
     return page.redirect_with_notice(
         "Saved the instructions." if text else "Removed the instructions.", "settings/models"

@@ -15,7 +15,7 @@ from openmemory.doors.rest.http.hardening import FORMS
 from openmemory.doors.web.frame import frame
 from openmemory.doors.web.links import is_page, upward
 from openmemory.doors.web.sign_in import remember
-from openmemory.doors.web.templating import rendered
+from openmemory.doors.web.templating import render_template
 from openmemory.errors import NotFound, OpenMemoryError
 from openmemory.services import Services
 
@@ -64,7 +64,7 @@ async def _signed_in(request: Request, sign_in: OAuthSignIn) -> Response:
     pending, request.state.next = _pending(request, sign_in)
     token = await sign_in.fetch_token(pending, request.query_params)
     to = upward(request) + request.state.next
-    answer = HTMLResponse(rendered("signed_in.html", **frame(request, None), page=None, to=to), headers=FORMS)
+    answer = HTMLResponse(render_template("signed_in.html", **frame(request, None), page=None, to=to), headers=FORMS)
     await remember(request, answer, token)
     return answer
 

@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from openmemory.doors.rest.http.hardening import FORMS
 from openmemory.doors.web.frame import frame, may_open
 from openmemory.doors.web.links import is_page, link
-from openmemory.doors.web.templating import rendered
+from openmemory.doors.web.templating import render_template
 from openmemory.errors import Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal, Scope
@@ -137,7 +137,7 @@ class PageRequest:
         notice = _notice(self.request, self._told_to)
         cookie = self.request.cookies.get(FORM_COOKIE, "")
         fresh = cookie if len(cookie) == _COOKIE_LENGTH else secrets.token_hex(_COOKIE_LENGTH // 2)
-        body = rendered(
+        body = render_template(
             template,
             self.timezone,
             **frame(self.request, self.principal),
@@ -241,7 +241,7 @@ def check_token(request: Request, token: Any) -> None:
         )
 
 
-def validated(model: type[M], values: Mapping[str, Any]) -> M:
+def validate(model: type[M], values: Mapping[str, Any]) -> M:
     """Returns the model of these values, without those that are None or empty.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from openmemory.doors.web.page import TheForm, ThePage, Undo, id_of, text_of, validated
+from openmemory.doors.web.page import TheForm, ThePage, Undo, id_of, text_of, validate
 from openmemory.errors import Invalid
 from openmemory.memories import validation
 from openmemory.memories.lifecycle.schemas import CriteriaType, Policy, PolicyCreate
@@ -31,7 +31,7 @@ async def create(page: ThePage, form: TheForm) -> Response:
         raise Invalid("days", "must be a number of days, from 1")
     fields: dict[str, Any] = {"criteria_type": text_of(form, "criteria_type"), "criteria_name": name}
     fields["days_to_expire" if text_of(form, "action") == "expire" else "days_to_archive"] = int(days)
-    new = validated(PolicyCreate, fields)
+    new = validate(PolicyCreate, fields)
     new = new.model_copy(update=validation.names(new, ("criteria_name",), page.services.settings.limits))
     policy = await page.services.policies.create(page.caller, new)
     return page.redirect_with_notice(

@@ -12,7 +12,7 @@ from openmemory.doors.rest.http.credentials import OAUTH
 from openmemory.doors.rest.http.hardening import FORMS
 from openmemory.doors.web.frame import frame
 from openmemory.doors.web.links import ROOT, address
-from openmemory.doors.web.templating import rendered
+from openmemory.doors.web.templating import render_template
 from openmemory.identity.request import proved_principal_of
 from openmemory.services import Services
 
@@ -40,7 +40,7 @@ class Refusals:
         start: Message | None = None
         body = b""
 
-        async def translated(message: Message) -> None:
+        async def translating_send(message: Message) -> None:
             nonlocal start, body
             if message["type"] == "http.response.start" and _is_refusal(message):
                 start = message
@@ -57,7 +57,7 @@ class Refusals:
                 await send({**start, "headers": headers})
                 await send({**message, "body": page})
 
-        await self._app(scope, receive, translated)
+        await self._app(scope, receive, translating_send)
 
 
 def _is_refusal(start: Message) -> bool:
@@ -68,15 +68,17 @@ def _page(request: Request, status: int, problem: dict[str, Any]) -> str:
     if request.headers.get("hx-request") and request.method == "POST":
         if status == 401:
             problem |= {"hint": "Load the page again to sign in."}
-        return rendered("refusal.html", problem=problem)
+        return render_template("refusal.html", problem=problem)
     values = {"page": None, "problem": problem, "status": status}
     signing_in = request.scope["path"] in _SIGN_IN
     if status == 401 or signing_in:
         target = address(request) if request.method == "GET" and not signing_in else "memories"
         services: Services = request.app.state.services
         issuer = services.sign_in and services.sign_in.host
-        return rendered(
+        return render_template(
             "sign_in.html", **frame(request, None), **values, next=getattr(request.state, "next", target), issuer=issuer
         )
     keeps_user = not getattr(request.state, "user_refused", False)
-    return rendered("error.html", **frame(request, proved_principal_of(request.scope), chosen=keeps_user), **values)
+    return render_template(
+        "error.html", **frame(request, proved_principal_of(request.scope), chosen=keeps_user), **values
+    )

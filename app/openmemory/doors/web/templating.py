@@ -122,7 +122,7 @@ _environment = Environment(
 _environment.filters |= {"visible": visible, "moment": moment, "number": number, "counted": format_count, "plus": plus}
 
 
-def rendered(template: str, zone: tzinfo = UTC, /, **values: Any) -> str:
+def render_template(template: str, zone: tzinfo = UTC, /, **values: Any) -> str:
     """Returns a template filled with these values. Times are of the time zone `zone`."""
     token = _SHOWN_IN.set(zone)
     try:

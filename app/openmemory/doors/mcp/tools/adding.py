@@ -11,7 +11,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from openmemory.capture.schemas import Added, CaptureCreate
-from openmemory.doors.mcp.compact import block, inline, shortened
+from openmemory.doors.mcp.compact import block, inline, shorten
 from openmemory.doors.mcp.progress import Steps
 from openmemory.doors.mcp.tool import Answer, Arguments, Id, JsonObject, Strings, Time, Tool, ToolCall, absent
 from openmemory.doors.mcp.tools.pairs import ChangedPair, changed_pairs
@@ -101,7 +101,7 @@ async def _add(services: Services, call: ToolCall[AddArguments]) -> Answer:
     supersedes = await services.short_ids.resolved(call.caller, call.arguments.supersedes, "supersedes")
     namespace = call.offer.project.target(call.arguments.namespace, call.arguments.about)
     new = call.arguments.input(namespace, supersedes)
-    outcome = await services.adding.add(call.caller, new, infer=call.arguments.infer, moved=Steps().tell)
+    outcome = await services.adding.add(call.caller, new, infer=call.arguments.infer, moved=Steps().report)
     texts = _AssistantTexts(services, text)
     result = _result(outcome, texts)
     ids = [one.id for one in (*result.results, *(result.near or ()), *(result.possible_duplicates or ()))]
@@ -152,7 +152,7 @@ def _lines(result: AddResult, short: dict[Any, str], input_text: str, zone: Zone
         if one.previous_memory is not None:
             yield f"before: {block(one.previous_memory)}"
     for near in result.near or ():
-        yield f"Near: {short[near.id]}, {day_shown(near.created_at, zone)}: {shortened(near.memory)}"
+        yield f"Near: {short[near.id]}, {day_shown(near.created_at, zone)}: {shorten(near.memory)}"
     if result.near:
         yield "If one no longer holds, add again with supersedes."
     for same in result.possible_duplicates or ():

@@ -72,7 +72,7 @@ COMPARED = 60.0
 class GitCheckout(Protocol):
     """The Git repository of the folder in which the bridge was started."""
 
-    def described(self) -> Mapping[str, str]:
+    def describe(self) -> Mapping[str, str]:
         """Returns the checked-out commit (`head`) and branch. A value that is not known is left out."""
 
     def compare(self, head: str, commits: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -237,7 +237,7 @@ class _Bridge:
 
     def _checked_out(self, headers: dict[str, str]) -> str | None:
         """Adds the commit and the branch of the folder to the headers. Returns the commit, if there is one."""
-        description = {} if self._project is None else self._project.checkout.described()
+        description = {} if self._project is None else self._project.checkout.describe()
         if (branch := description.get("branch")) is not None and len(branch) <= _BRANCH:
             headers["X-MCP-Branch"] = quote(branch, safe="")
         if (head := description.get("head")) is not None:

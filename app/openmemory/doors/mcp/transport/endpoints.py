@@ -26,11 +26,11 @@ from openmemory.access.authentication import Authenticator
 from openmemory.config.settings import LimitSettings
 from openmemory.doors.mcp.backlog import Answers, Backlog, attach, too_many
 from openmemory.doors.mcp.http_errors import error_response, no_session, refuse
-from openmemory.doors.mcp.identity import Identity, bind, identified, names_of, offer_of
+from openmemory.doors.mcp.identity import Identity, bind, identify, names_of, offer_of
 from openmemory.doors.mcp.server import mcp_server
 from openmemory.doors.mcp.toolsets import OTHER_SERVERS
 from openmemory.doors.mcp.transport import envelope
-from openmemory.doors.mcp.transport.forwarding import Forwarding, posted, status_of
+from openmemory.doors.mcp.transport.forwarding import Forwarding, message_scope, status_of
 from openmemory.doors.mcp.transport.streamable import Streamable
 from openmemory.errors import Forbidden, Invalid, TooMany, Unavailable
 from openmemory.identity.principal import LOCAL, Principal
@@ -253,7 +253,7 @@ class McpDoors:
             principal if entry.owner.bearer else replace(principal, ends=None)
         ):
             return 404
-        scope = posted(MESSAGES, session, body)
+        scope = message_scope(MESSAGES, session, body)
         bind(scope, entry.identity)
         return await status_of(partial(self._hand_over, entry.backlog), scope, body)
 
@@ -263,7 +263,7 @@ class McpDoors:
         try:
             request = Request(scope)
             offer = offer_of(request, self._settings, self._limits)
-            return identified(principal, names_of(request, self._limits), offer)
+            return identify(principal, names_of(request, self._limits), offer)
         except Invalid as error:
             await refuse(400, error.message)(scope, receive, send)
         except Forbidden as error:

@@ -94,7 +94,7 @@ def _session(request: Request) -> UUID | None:
         return None
 
 
-def posted(path: str, session: UUID, body: bytes) -> Scope:
+def message_scope(path: str, session: UUID, body: bytes) -> Scope:
     """Returns the request of a message, with the parts that sessions read."""
     return {
         "type": "http",

@@ -20,7 +20,7 @@ from openmemory.doors.rest.http import credentials, docs, origins, proxies, uplo
 from openmemory.doors.rest.http.challenge import WELL_KNOWN, www_authenticate
 from openmemory.doors.rest.http.credentials import RequestCredentials
 from openmemory.doors.rest.http.errors import error_response, problem
-from openmemory.doors.rest.http.hardening import hardened
+from openmemory.doors.rest.http.hardening import harden
 from openmemory.doors.rest.http.origins import Origins
 from openmemory.errors import OpenMemoryError, Unauthenticated
 from openmemory.identity.principal import Door
@@ -227,7 +227,7 @@ class Guard:
                 principal = await self._authenticator.principal(proof)
             if principal is not None and principal.metered:
                 await self._rates.request(principal.id)
-            zone = zones.requested(scope, exchange.headers)
+            zone = zones.requested_zone(scope, exchange.headers)
         except OpenMemoryError as error:
             answer = self._refuse(error, path)
             if cookie is not None and isinstance(error, Unauthenticated):
@@ -329,7 +329,7 @@ def _answering(exchange: _RequestState, send: Send) -> Send:
             return
         if message["type"] == "http.response.start":
             exchange.started = True
-            message["headers"] = hardened(message.get("headers", ()), exchange.extra_headers, exchange.shared)
+            message["headers"] = harden(message.get("headers", ()), exchange.extra_headers, exchange.shared)
         await send(message)
 
     return answer

@@ -40,7 +40,7 @@ QUESTION = {
 """The policy of a page that only asks a question: it may submit its own form."""
 
 
-def hardened(original: Iterable[Header], extra: Iterable[Header], shared: bool) -> list[Header]:
+def harden(original: Iterable[Header], extra: Iterable[Header], shared: bool) -> list[Header]:
     """Returns the headers of a response, with the security headers added unless the response sets them itself.
 
     `shared` is True if a page of another origin may read the response.

@@ -27,7 +27,7 @@ class Measure:
         started = time.perf_counter()
         status, counted = _WENT_AWAY, False
 
-        async def watched(message: Message) -> None:
+        async def counting_send(message: Message) -> None:
             nonlocal status, counted
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -37,7 +37,7 @@ class Measure:
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, counting_send)
         finally:
             if not counted:
                 self._count(scope, status, started)

@@ -18,7 +18,7 @@ SENT = HEADER.lower().encode()
 _IN_QUERY = re.compile(rb"(?:^|&)timezone=([^&]*)")
 
 
-def requested(scope: Scope, headers: Mapping[bytes, bytes]) -> ZoneInfo | None:
+def requested_zone(scope: Scope, headers: Mapping[bytes, bytes]) -> ZoneInfo | None:
     """Returns the time zone that a request names; None if it names none. The parameter wins over the header.
 
     Raises:
@@ -37,14 +37,14 @@ _MEANING = (
 )
 
 
-async def _described(
+async def _describe(
     timezone: Annotated[str | None, Query(description=_MEANING, examples=TIMEZONE_EXAMPLES)] = None,
     x_timezone: Annotated[
         str | None, Header(description="As the parameter timezone.", examples=TIMEZONE_EXAMPLES)
     ] = None,
 ) -> None:
-    """Declares what `requested` has read already, whatever the operation."""
+    """Declares what `requested_zone` has read already, whatever the operation."""
 
 
-InTimezone = Depends(_described)
+InTimezone = Depends(_describe)
 """The dependency of operations for which the time zone of a request makes a difference."""
