@@ -137,13 +137,13 @@ async def log(
         answer = await client.call("POST", f"{PATH}/{path_part(thread)}/messages", body=body)
         results += [each | ({"index": at + each["index"]} if "error" in each else {}) for each in answer["results"]]
     failures = [each for each in results if "error" in each]
-    added = sum(each.get("event") == "ADD" for each in results)
-    duplicates = len(results) - len(failures) - added
+    count = sum(each.get("event") == "ADD" for each in results)
+    duplicates = len(results) - len(failures) - count
     asides = [f"Message {each['index'] + 1} was not stored: {plain(each['detail'])}" for each in failures]
     notes = [f"{duplicates} were there already."] if duplicates else []
     value = {"thread_id": thread, "results": results, "refused": failures}
     return CommandAnswer(
-        value, f"Stored {added} of {len(results)} messages.", notes=notes, asides=asides, failed=bool(failures)
+        value, f"Stored {count} of {len(results)} messages.", notes=notes, asides=asides, failed=bool(failures)
     )
 
 

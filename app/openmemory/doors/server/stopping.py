@@ -24,7 +24,7 @@ class Stopping:
     """Stops a task on a signal. Create it in that task: until `end` is called, stopping cancels the task."""
 
     def __init__(self) -> None:
-        self.asked: float | None = None
+        self.requested_at: float | None = None
         self._end: Callable[[], object] | None = None
         self._last: Callable[[], object] | None = None
         self._task = asyncio.current_task()
@@ -42,7 +42,7 @@ class Stopping:
         try:
             yield
         except asyncio.CancelledError:
-            if self.asked is None:
+            if self.requested_at is None:
                 raise
         finally:
             for number in numbers:
@@ -51,16 +51,16 @@ class Stopping:
     def end(self, how: Callable[[], object], *, at_last: Callable[[], object] | None = None) -> None:
         """Makes stopping call `how` from now on. `at_last` is called when the process is forced to end."""
         self._end, self._last = how, at_last
-        if self.asked is not None:
+        if self.requested_at is not None:
             how()
 
     def _handle_signal(self) -> None:
         now = time.monotonic()
-        if self.asked is not None:
-            if now - self.asked > _SAME_KEYSTROKE:
+        if self.requested_at is not None:
+            if now - self.requested_at > _SAME_KEYSTROKE:
                 self._exit(1)
             return
-        self.asked = now
+        self.requested_at = now
         deadline = threading.Timer(PATIENCE, self._give_up)
         deadline.daemon = True
         deadline.start()

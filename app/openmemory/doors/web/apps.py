@@ -101,7 +101,7 @@ async def show_app(
         q=q,
         answer=await _search_as(page, as_app, q) if q else None,
         readable=await services.memories.count(as_app),
-        kept=await services.memories.count(page.caller),
+        memory_count=await services.memories.count(page.caller),
         written=await services.stats.app_memories(page.caller, app_id, page=memories, page_size=ROWS),
         read=await services.stats.app_accessed(page.caller, app_id, page=accesses, page_size=ROWS),
         rows=ROWS,

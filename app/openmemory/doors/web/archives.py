@@ -74,7 +74,7 @@ async def _render(
     return page.render(
         "archives.html",
         report=report,
-        wanted=file_import or FileImport(),
+        file_import=file_import or FileImport(),
         counted=COUNTED,
         of_memories=OF_MEMORIES,
         last=last,

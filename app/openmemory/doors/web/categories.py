@@ -19,12 +19,12 @@ _IN_A_NOTICE = 1_000
 async def show(page: ThePage) -> Response:
     """Show the categories with their descriptions."""
     if not page.everything:
-        return page.render("categories.html", found=None, waiting=None)
+        return page.render("categories.html", categories=None, waiting=None)
     result = await page.services.descriptions.list(page.caller)
     waiting = await page.services.categorization.waiting(page.caller)
     return page.render(
         "categories.html",
-        found=result.categories,
+        categories=result.categories,
         waiting=waiting,
         longest=MAX_DESCRIPTION_LENGTH,
         assigns=page.services.settings.categories.assign != "off",

@@ -48,8 +48,8 @@ async def change(page: ThePage, form: TheForm) -> Response:
     everything = bool(text_of(form, "all"))
     ids = [] if everything else _ids(form)
     if action == "erase":
-        parameters = {**filters.given, "all": "1" if everything else "", "id": ids, "next": page.back(form, "memories")}
-        return page.redirect(f"memories/erase?{urlencode(parameters, doseq=True)}")
+        query = {**filters.parameters, "all": "1" if everything else "", "id": ids, "next": page.back(form, "memories")}
+        return page.redirect(f"memories/erase?{urlencode(query, doseq=True)}")
     selection = await _selection(page, filters, everything=everything, ids=ids)
     bulk_change, sentence = _bulk_change(page, action, form)
     result = await page.services.bulk.apply(page.caller, selection, bulk_change)
@@ -119,7 +119,7 @@ async def ask_to_erase(
         everything=everything,
         ids=ids,
         total=total,
-        shown=memories,
+        memories=memories,
         to=to if is_page(to) else "memories",
     )
 

@@ -55,7 +55,7 @@ class Filters:
     sort: str = "newest"
 
     @property
-    def given(self) -> dict[str, str]:
+    def parameters(self) -> dict[str, str]:
         """The filters that differ from the defaults."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in values.items() if value and value != getattr(_DEFAULTS, name)}
@@ -73,7 +73,7 @@ class Filters:
     @property
     def narrowing(self) -> bool:
         """True if more is set than the text to search for."""
-        return bool(self.given.keys() - {"q"})
+        return bool(self.parameters.keys() - {"q"})
 
     @property
     def searched(self) -> bool:

@@ -59,4 +59,4 @@ async def revoke(page: ThePage, form: TheForm) -> Response:
 
 async def _render(page: PageRequest, key: KeyCreated | None = None) -> Response:
     keys = await page.services.keys.list(page.principal) if page.manages_keys else []
-    return page.render("keys.html", keys=keys, made=key, scopes=list(Scope))
+    return page.render("keys.html", keys=keys, new_key=key, scopes=list(Scope))

@@ -88,22 +88,22 @@ async def list_memories(
     listing, choices = await asyncio.gather(finding, _choices(page))
     if not listing.rows and listing.pages < number and listing.total:
         # The last page was emptied.
-        return page.redirect(f"memories?{urlencode({**filters.given, 'page': listing.pages})}")
+        return page.redirect(f"memories?{urlencode({**filters.parameters, 'page': listing.pages})}")
     categories = {name for row in listing.rows for name in row.categories}
     return page.render(
         "memories.html",
         filters=filters,
-        of_category={name: page.link("memories", **{**filters.given, "category": name}) for name in categories},
+        of_category={name: page.link("memories", **{**filters.parameters, "category": name}) for name in categories},
         number=number,
-        found=listing,
+        listing=listing,
         marks=marks_of(filters.q, whole=not filters.searched),
         choices=choices,
         states=["any", *State],
         only=ONLY,
         sorts=list(SORTED),
-        kept=page.services.settings.audit.keep,
+        audit_days=page.services.settings.audit.keep,
         may_change=page.may_write and page.caller.owner,
-        first=not listing.total and not filters.given and number == 1,
+        first=not listing.total and not filters.parameters and number == 1,
     )
 
 

@@ -174,8 +174,8 @@ def _timeline(history: History) -> list[TimelineEntry]:
     """Returns the changes of a memory, newest first. Adding is one entry: its first revision, or else its state."""
     metadata = {each.revision: each.metadata_ for each in history.revisions}
     changes = [_revision_entry(each, metadata.get(each.revision - 1)) for each in history.revisions]
-    added = bool(history.revisions) and history.revisions[0].revision == 1
-    changes += [_state_entry(each) for each in history.states if each.old_state is not None or not added]
+    has_first_revision = bool(history.revisions) and history.revisions[0].revision == 1
+    changes += [_state_entry(each) for each in history.states if each.old_state is not None or not has_first_revision]
     return sorted(changes, key=lambda change: change.at, reverse=True)
 
 

@@ -102,7 +102,7 @@ async def _render(
         keys={each: _describe_key(config["mem0"][each]) for each in PARTS},
         instructions=(config["openmemory"] or {}).get("custom_instructions") or "",
         providers={"llm": sorted(LLMS), "embedder": sorted(EMBEDDERS)},
-        tried={part: result} if result else {},
+        results={part: result} if result else {},
         in_use=page.services.embedder.model,
     )
 

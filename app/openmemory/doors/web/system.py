@@ -32,13 +32,13 @@ _RUNS = 10
 async def show(page: ThePage) -> Response:
     """Show what `openmemory doctor` finds, and the last runs of the sync."""
     if not page.operates:
-        return page.render("system.html", found=None)
+        return page.render("system.html", report=None)
     report = await page.services.health.diagnose()
     runs = (await page.services.index_sync.runs(page.principal, _RUNS)).runs
     space = page.services.spaces.serving
     return page.render(
         "system.html",
-        found=report,
+        report=report,
         names=NAMES,
         details={name: _describe(check.detail) for name, check in report.checks.items()},
         breakers={"index": space.index_breaker.state.value, "embedder": space.embedder_breaker.state.value},

@@ -60,7 +60,7 @@ def _describe(key: str, decided: FactChosen) -> str:
 async def list_duplicates(page: ThePage, after: str = "") -> Response:
     """List the memories that say nearly the same, in pairs. `after`: the end of the page before."""
     result = await page.services.duplicates.page(page.caller, after)
-    return page.render("duplicates.html", found=result, first=not after, next=result.next.text if result.next else "")
+    return page.render("duplicates.html", result=result, first=not after, next=result.next.text if result.next else "")
 
 
 @router.post("/ui/activity/duplicates")
@@ -98,7 +98,7 @@ async def list_replacements(
 ) -> Response:
     """List the memories that a newer one may replace."""
     result = await page.services.replacements.list(page.caller, page=number, size=PAGE_SIZE)
-    return _render_page(page, "replacements", result.total, number, found=result.items)
+    return _render_page(page, "replacements", result.total, number, pairs=result.items)
 
 
 @router.post("/ui/activity/replacements")

@@ -87,10 +87,10 @@ async def _log(services: Services, call: ToolCall[LogArguments]) -> Answer:
     new = NewMessages(arguments.thread_id, messages, namespace, arguments.title)
     results = await services.conversations.add(call.caller, new)
     additions = [each for each in results if isinstance(each, MessageAdded)]
-    added = sum(each.event is MessageEvent.ADD for each in additions)
+    count = sum(each.event is MessageEvent.ADD for each in additions)
     where = call.offer.project.format_target(namespace)
-    lines = [f"Stored {added} of {len(results)} messages in thread {inline(arguments.thread_id)}{where}."]
-    if duplicates := len(additions) - added:
+    lines = [f"Stored {count} of {len(results)} messages in thread {inline(arguments.thread_id)}{where}."]
+    if duplicates := len(additions) - count:
         lines.append(f"{duplicates} were there already.")
     for number, each in enumerate(results, 1):
         if isinstance(each, Invalid):
