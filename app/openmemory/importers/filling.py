@@ -14,7 +14,7 @@ from openmemory.importers.cleaning import Unusable, moment
 from openmemory.importers.source import BadSource
 from openmemory.importers.staging import Staging
 from openmemory.memories.intake import KEYED
-from openmemory.projects.kept import value_topic
+from openmemory.projects.singletons import value_topic
 from openmemory.serialization.surrogates import replace_in
 from openmemory.sources.cutting import pieces
 from openmemory.sources.models import PassageKind

@@ -83,9 +83,9 @@ class Anchors:
         await self._rates.search(caller)
         async with self._database.transaction() as tx:
             commits = await commits_of(tx, caller, namespace)
-            found = await compared(tx, caller, namespace, head, list(commits))
+            reachability = await compared(tx, caller, namespace, head, list(commits))
             await audit_log.record(tx, caller, AuditAction.PROJECT_ANCHORS, detail={"commits": len(commits)})
-        anchors = [CommitAnchor(one, number, found.get(one)) for one, number in commits.items()]
+        anchors = [CommitAnchor(one, number, reachability.get(one)) for one, number in commits.items()]
         return AnchorList(namespace, head, anchors)
 
     async def orphans(self, caller: Caller, namespace: str, head: str | None = None) -> frozenset[UUID]:
@@ -118,23 +118,25 @@ class Anchors:
         """
         namespace = validation.name(namespace, "namespace", self._limits)
         head = commit(head, "head")
-        said = {commit(one, "reachable"): True for one in reachable}
-        said |= {commit(one, "orphaned"): False for one in orphaned}
-        if len(said) > MAX_COMMITS:
+        reachability = {commit(one, "reachable"): True for one in reachable}
+        reachability |= {commit(one, "orphaned"): False for one in orphaned}
+        if len(reachability) > MAX_COMMITS:
             raise Invalid("reachable", f"and orphaned must be at most {MAX_COMMITS:,} commits together")
         caller.may_write(namespace)
         caller.may_read()
         await self._rates.save(caller, 1)
-        return await self._report(caller, namespace, head, said)
+        return await self._report(caller, namespace, head, reachability)
 
     @retry_on_conflict
-    async def _report(self, caller: Caller, namespace: str, head: str, said: Mapping[str, bool]) -> AnchorReport:
+    async def _report(
+        self, caller: Caller, namespace: str, head: str, reachability: Mapping[str, bool]
+    ) -> AnchorReport:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "report commits")
             commits = await commits_of(tx, caller, namespace)
-            kept = {one: said[one] for one in sorted(said) if one in commits}
+            readable = {one: reachability[one] for one in sorted(reachability) if one in commits}
             place = {"user": caller.user_id, "namespace": namespace}
-            values = {"head": head, "commits": list(kept), "reachable": list(kept.values())}
+            values = {"head": head, "commits": list(readable), "reachable": list(readable.values())}
             try:
                 await tx.execute(_KEEP, place | values)
             except exc.IntegrityError as error:
@@ -142,7 +144,7 @@ class Anchors:
                     raise NotFound("The user was erased a moment ago.", code="user_not_found") from error
                 raise
             await tx.execute(_FORGET, place | {"heads": _HEADS})
-            detail = {"reachable": sum(kept.values()), "orphaned": len(kept) - sum(kept.values())}
+            detail = {"reachable": sum(readable.values()), "orphaned": len(readable) - sum(readable.values())}
             await audit_log.record(tx, caller, AuditAction.PROJECT_ANCHORS, detail=detail)
         return AnchorReport(namespace, head, **detail)
 
@@ -184,10 +186,10 @@ def _of_checkout(caller: Caller, namespace: str, head: str | None) -> ColumnElem
 
 async def commits_of(tx: Tx, caller: Caller, namespace: str) -> dict[str, int]:
     """The commits to which memories and messages belong that the caller may read, and the number of these."""
-    found = Counter[str]()
-    for rows, named in _COMMITS.items():
-        which = (rows.state == ACTIVE) & named.is_not(None) & named.op("~")(_IS_HASH) & (rows.namespace == namespace)
-        counted = select(named, func.count()).where(which, readable_by(caller, rows)).group_by(named)
-        for name, number in await tx.execute(counted.order_by(named).limit(MAX_COMMITS), caller.parameters):
-            found[name] += number
-    return {name: found[name] for name in sorted(found)[:MAX_COMMITS]}
+    counts = Counter[str]()
+    for rows, column in _COMMITS.items():
+        which = (rows.state == ACTIVE) & column.is_not(None) & column.op("~")(_IS_HASH) & (rows.namespace == namespace)
+        counted = select(column, func.count()).where(which, readable_by(caller, rows)).group_by(column)
+        for name, number in await tx.execute(counted.order_by(column).limit(MAX_COMMITS), caller.parameters):
+            counts[name] += number
+    return {name: counts[name] for name in sorted(counts)[:MAX_COMMITS]}

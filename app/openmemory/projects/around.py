@@ -77,14 +77,14 @@ async def related(tx: Tx, caller: Caller, ids: Sequence[UUID], model: str, *, ve
 @cache
 def _related(owner: bool, default: Default) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
-    asked: Any = bindparam("ids", type_=_IDS)
+    ids: Any = bindparam("ids", type_=_IDS)
     parts = [
         select(
             MemoryLink.from_id, MemoryLink.rel, MemoryLink.to_id,
-            func.array_position(asked, here).label("place"), MemoryLink.created_at.label("at"),
+            func.array_position(ids, here).label("place"), MemoryLink.created_at.label("at"),
         )
         .join(Memory, Memory.id == there)
-        .where(here == func.any(asked), readable_by(caller, Memory), Memory.kind != literal_column(f"'{STATE}'"))
+        .where(here == func.any(ids), readable_by(caller, Memory), Memory.kind != literal_column(f"'{STATE}'"))
         for here, there in ((MemoryLink.from_id, MemoryLink.to_id), (MemoryLink.to_id, MemoryLink.from_id))
     ]  # fmt: skip
     every = union_all(*parts).subquery("every")
@@ -101,7 +101,7 @@ def _related(owner: bool, default: Default) -> CompiledStatement:
         .where(
             Embedding.kind == literal_column("'memory'"),
             Embedding.model == bindparam("model", type_=Text),
-            Embedding.id == func.any(asked),
+            Embedding.id == func.any(ids),
             bindparam("vectors", type_=Boolean()),
         )
     )
@@ -146,10 +146,10 @@ def _standing(owner: bool, default: Default) -> CompiledStatement:
 
 def names_of(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
     """The tags and entities of a memory, the first of them."""
-    found = {field: metadata.get(field) for field in ("tags", "entities")}
+    fields = {field: metadata.get(field) for field in ("tags", "entities")}
     return {
         field: [name for name in names if isinstance(name, str)][:NAMES]
-        for field, names in found.items()
+        for field, names in fields.items()
         if isinstance(names, list)
     }
 
@@ -157,20 +157,20 @@ def names_of(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
 async def around(tx: Tx, caller: Caller, memory: MemoryRecord) -> dict[UUID, str]:
     """The memories beside one in its thread, nearest first, and those that share its tags or entities, most names
     first. Each with what relates it."""
-    found = dict[UUID, str]()
+    reasons = dict[UUID, str]()
     place = {"id": memory.id, "at": memory.created_at, "namespace": memory.namespace}
     if memory.thread_id is not None:
         values = {**caller.parameters, **place, "thread": memory.thread_id, "most": STEPS}
         rows = await _beside(caller.owner, caller.default).rows(tx, values)
-        found |= {id_: "in its thread" for id_, _ in rows}
+        reasons |= {id_: "in its thread" for id_, _ in rows}
     names = names_of(memory.metadata_)
     if some := [json.dumps({field: [name]}) for field, each in names.items() for name in each]:
         values = {**caller.parameters, **place, "names": some, "most": NAMED, "looked_at": LOOKED_AT}
-        for id_, metadata, _ in await _named(caller.owner, caller.default).rows(tx, values):
+        for id_, metadata, _ in await _same_names(caller.owner, caller.default).rows(tx, values):
             theirs = names_of(metadata)
             shared = [name for field, each in names.items() for name in each if name in theirs.get(field, ())]
-            found.setdefault(id_, f"shares {', '.join(shared)}")
-    return found
+            reasons.setdefault(id_, f"shares {', '.join(shared)}")
+    return reasons
 
 
 @cache
@@ -201,7 +201,7 @@ def _beside(owner: bool, default: Default) -> CompiledStatement:
 
 
 @cache
-def _named(owner: bool, default: Default) -> CompiledStatement:
+def _same_names(owner: bool, default: Default) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
     names: Any = cast(bindparam("names", type_=ARRAY(Text)), ARRAY(JSONB))
     some = (

@@ -102,8 +102,8 @@ def packed(record: MemoryRecord) -> BundleMemory:
     metadata = {name: value for name, value in record.metadata_.items() if name != SHARED}
     lists = dict[str, list[str]]()
     for name in ("tags", "entities"):
-        found = metadata.get(name)
-        if isinstance(found, list) and all(isinstance(one, str) for one in found):
+        names = metadata.get(name)
+        if isinstance(names, list) and all(isinstance(one, str) for one in names):
             lists[name] = metadata.pop(name)
     commit = metadata.pop(COMMIT) if isinstance(metadata.get(COMMIT), str) else ""
     return BundleMemory(
@@ -123,8 +123,8 @@ def unpacked(one: BundleMemory, namespace: str, source: str) -> MemoryCreate:
         raise Invalid("source_id", "must not be blank")
     metadata = dict(one.metadata)
     for name in ("tags", "entities"):
-        if found := getattr(one, name):
-            metadata[name] = found
+        if value := getattr(one, name):
+            metadata[name] = value
     if one.anchor_commit:
         metadata[COMMIT] = one.anchor_commit
     metadata[SHARED] = {"from": source, "id": one.source_id}

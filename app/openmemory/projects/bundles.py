@@ -29,7 +29,7 @@ from openmemory.memories.intake import KEYED, STATE, Intake
 from openmemory.memories.models import HAS_METADATA, IS_ACTIVE, Memory
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryUpdate
 from openmemory.memories.state import State
-from openmemory.projects import kept, links
+from openmemory.projects import links, singletons
 from openmemory.projects.bundle_format import (
     SCHEMA,
     SHARED,
@@ -90,9 +90,9 @@ class Bundles:
         namespace = validation.name(namespace, "namespace", self._limits)
         await self._rates.search(caller)
         which = (Memory.namespace == namespace) & readable_by(caller, Memory)
-        found = repository.whole().where(which).order_by(Memory.created_at, Memory.id).limit(MAX_MEMORIES + 2)
+        query = repository.whole().where(which).order_by(Memory.created_at, Memory.id).limit(MAX_MEMORIES + 2)
         async with self._database.transaction() as tx:
-            records = [repository.record(row) for row in await tx.execute(found, caller.parameters)]
+            records = [repository.record(row) for row in await tx.execute(query, caller.parameters)]
             if not records:
                 raise NotFound("Nothing of this project can be shared.", code="project_not_found")
             if len(records) > MAX_MEMORIES + 1:
@@ -135,13 +135,13 @@ class Bundles:
         state = self._state(bundle, namespace, source)
         checked = _Checked(source, self._checked(bundle, namespace, source), bundle.links, state)
         await self._rates.save(caller, max(1, len(checked.memories)))
-        done = await self._import(caller, namespace, checked, replace_all=replace_all)
+        result = await self._import(caller, namespace, checked, replace_all=replace_all)
         self._delivery.wake()
-        return done
+        return result
 
     def _checked(self, bundle: Bundle, namespace: str, source: str) -> dict[str, CheckedMemory]:
         """The memories as they will be stored, by their ids in the bundle."""
-        found = dict[str, CheckedMemory]()
+        memories = dict[str, CheckedMemory]()
         for number, one in enumerate(bundle.memories):
             if one.expires_at is not None and validation.moment(one.expires_at, "expires_at") <= datetime.now(UTC):
                 continue
@@ -149,13 +149,13 @@ class Bundles:
                 new = self._intake.created(unpacked(one, namespace, source), field="title", own=one.kind == KEYED)
                 if new.kind == KEYED and not (new.key and "/" in new.key and new.text.startswith(f"{new.key}: ")):
                     raise Invalid("key", "must be topic/key, with which the title of a value begins")
-                if one.source_id in found:
+                if one.source_id in memories:
                     raise Invalid("source_id", "is in the bundle twice")
             except Invalid as error:
                 error.message = f"memories[{number}].{error.message}"
                 raise
-            found[one.source_id] = new
-        return found
+            memories[one.source_id] = new
+        return memories
 
     def _state(self, bundle: Bundle, namespace: str, source: str) -> CheckedMemory | None:
         if bundle.state is None:
@@ -167,7 +167,7 @@ class Bundles:
     @retry_on_conflict
     async def _import(self, caller: Caller, namespace: str, bundle: _Checked, *, replace_all: bool) -> BundleImported:
         news = bundle.memories
-        told = Counter[str]()
+        outcomes = Counter[str]()
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "import memories")
             await lock(tx, f"bundles {caller.user_id} {namespace}")
@@ -176,25 +176,25 @@ class Bundles:
             fresh = dict[str, CheckedMemory]()
             for key, new in news.items():
                 if key in there:
-                    told[await self._changed(tx, caller, there[key], new)] += 1
+                    outcomes[await self._changed(tx, caller, there[key], new)] += 1
                 elif new.kind == KEYED:
                     ids[key], what = await self._value(tx, caller, new)
-                    told[what] += 1
+                    outcomes[what] += 1
                 else:
                     fresh[key] = new
             added = await changes.add(tx, caller, list(fresh.values()), {}) if fresh else []
             for key, one in zip(fresh, added, strict=True):
                 ids[key] = one.id
-                told["imported" if one.event is Event.ADD else "unchanged"] += 1
+                outcomes["imported" if one.event is Event.ADD else "unchanged"] += 1
             if replace_all:
                 gone = [stored.id for key, stored in there.items() if key not in news and not stored.own]
-                told["deleted"] = len(
+                outcomes["deleted"] = len(
                     await changes.change_state(tx, caller, Memory.id == func.any(gone), State.DELETED)
                 )
             linked = await self._linked(tx, caller, bundle.links, {key: ids[key] for key in news})
             saved = await self._saved(tx, caller, namespace, bundle.state, replace_all=replace_all)
-            await audit_log.record(tx, caller, AuditAction.PROJECT_IMPORT, detail=dict(told))
-        counts = {name: told[name] for name in ("imported", "updated", "unchanged", "deleted", "kept")}
+            await audit_log.record(tx, caller, AuditAction.PROJECT_IMPORT, detail=dict(outcomes))
+        counts = {name: outcomes[name] for name in ("imported", "updated", "unchanged", "deleted", "kept")}
         return BundleImported(namespace, bundle.source, **counts, links=linked, state=saved)
 
     async def _changed(self, tx: Tx, caller: Caller, stored: _Stored, new: CheckedMemory) -> str:
@@ -208,15 +208,15 @@ class Bundles:
 
     async def _value(self, tx: Tx, caller: Caller, new: CheckedMemory) -> tuple[UUID, str]:
         """Sets a value whose key the bundle has not brought before. One that the project has itself stays."""
-        present = await kept.present(tx, caller, new.namespace, KEYED, new.key)
+        present = await singletons.present(tx, caller, new.namespace, KEYED, new.key)
         if present is not None:
             return present.id, "kept"
-        done = await kept.keep(tx, caller, None, new, self._intake.labels)
-        return done.id, "imported"
+        result = await singletons.save(tx, caller, None, new, self._intake.labels)
+        return result.id, "imported"
 
     async def _linked(self, tx: Tx, caller: Caller, shared: Sequence[BundleLink], ids: dict[str, UUID]) -> int:
         """Adds the links of the bundle, except those that would close a cycle. Returns how many are new."""
-        made = 0
+        count = 0
         await links.no_other(tx, caller)
         for link in shared:
             start, end = ids.get(link.from_id), ids.get(link.to_id)
@@ -227,8 +227,8 @@ class Bundles:
             there = await tx.scalar(select(MemoryLink.rel).filter_by(**ends))
             if there is None and not await links.leads(tx, caller, end, rel, start):
                 await tx.execute(insert(MemoryLink).values(user_id=caller.user_id, app_id=caller.app_id, **ends))
-                made += 1
-        return made
+                count += 1
+        return count
 
     async def _saved(
         self, tx: Tx, caller: Caller, namespace: str, state: CheckedMemory | None, *, replace_all: bool
@@ -236,7 +236,7 @@ class Bundles:
         """Saves the state where there is none. With `replace_all` also where it is that of an earlier import."""
         if state is None:
             return "none"
-        present = await kept.present(tx, caller, namespace, STATE, None)
+        present = await singletons.present(tx, caller, namespace, STATE, None)
         if present is not None:
             row = (
                 await tx.execute(
@@ -247,7 +247,7 @@ class Bundles:
                 return "unchanged"
             if not replace_all or row.metadata_.get(SHARED) != state.metadata[SHARED]:
                 return "kept"
-        await kept.keep(tx, caller, present, state, self._intake.labels)
+        await singletons.save(tx, caller, present, state, self._intake.labels)
         return "saved"
 
 
@@ -259,17 +259,17 @@ async def _there(tx: Tx, caller: Caller, namespace: str, source: str, keys: Sequ
     columns = select(Memory.id, Memory.content, Memory.metadata_.label("metadata_"))
     within = (Memory.user_id == caller.user_id) & (Memory.namespace == namespace) & IS_ACTIVE
     within &= readable_by(caller, Memory) & (Memory.kind != STATE)
-    brought = columns.where(within, HAS_METADATA, Memory.metadata_.contains({SHARED: {"from": source}}))
-    found = dict[str, _Stored]()
-    for row in await tx.execute(brought.order_by(Memory.created_at, Memory.id), caller.parameters):
+    query = columns.where(within, HAS_METADATA, Memory.metadata_.contains({SHARED: {"from": source}}))
+    memories = dict[str, _Stored]()
+    for row in await tx.execute(query.order_by(Memory.created_at, Memory.id), caller.parameters):
         key = row.metadata_[SHARED].get("id")
         if isinstance(key, str):
-            found.setdefault(key, _Stored(row.id, row.content, row.metadata_, own=False))
+            memories.setdefault(key, _Stored(row.id, row.content, row.metadata_, own=False))
     if source == _tag(caller, namespace):
         ids = [UUID(key) for key in keys if _is_id(key)]
         for row in await tx.execute(columns.where(within, Memory.id == func.any(ids)), caller.parameters):
-            found[str(row.id)] = _Stored(row.id, row.content, row.metadata_, own=True)
-    return found
+            memories[str(row.id)] = _Stored(row.id, row.content, row.metadata_, own=True)
+    return memories
 
 
 def _tag(caller: Caller, namespace: str) -> str:

@@ -18,7 +18,7 @@ from openmemory.memories.intake import STATE, Intake
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryUpdate
 from openmemory.memories.state import State
-from openmemory.projects import anchors, kept
+from openmemory.projects import anchors, singletons
 from openmemory.projects.schemas import CheckedProject, ProjectCheck
 from openmemory.projects.states import parsed
 
@@ -66,29 +66,29 @@ class ProjectChecks:
         place = {"user": caller.user_id, "namespace": namespace}
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "check projects")
-            twice = await kept.repeated(tx, caller.user_id, namespace)
+            twice = await singletons.repeated(tx, caller.user_id, namespace)
             if repair:
                 await changes.change_state(tx, caller, Memory.id == func.any(twice), State.ARCHIVED)
-            found = [
+            checks = [
                 ProjectCheck("repeated", len(twice), repair, "states and values of which the same app has a newer one"),
                 await self._state(tx, caller, namespace, repair=repair),
             ]
             endless = await tx.scalar(_COUNT_ENDLESS, place) or 0
             if repair:
                 await tx.execute(_DELETE_ENDLESS, place)
-            found.append(ProjectCheck("links", endless, repair, "links to memories that are deleted"))
+            checks.append(ProjectCheck("links", endless, repair, "links to memories that are deleted"))
             commits = set(await anchors.commits_of(tx, caller, namespace))
             unknown = len(commits - set(await tx.scalars(_COMPARED, place)))
             hint = "commits that no client has compared; `openmemory context` in the repository does"
-            found.append(ProjectCheck("anchors", unknown, repaired=False, detail=hint))
-            problems = {one.check: one.problems for one in found if one.problems}
+            checks.append(ProjectCheck("anchors", unknown, repaired=False, detail=hint))
+            problems = {one.check: one.problems for one in checks if one.problems}
             await audit_log.record(tx, caller, AuditAction.PROJECT_CHECK, detail={"repair": repair} | problems)
-        return CheckedProject(namespace, [one for one in found if one.problems])
+        return CheckedProject(namespace, [one for one in checks if one.problems])
 
     async def _state(self, tx: Tx, caller: Caller, namespace: str, *, repair: bool) -> ProjectCheck:
         """Checks that the state can be read. The repair saves the last revision that could, else an empty state."""
         detail = "the state cannot be read as a JSON object"
-        record = await kept.read(tx, caller, STATE, namespace)
+        record = await singletons.read(tx, caller, STATE, namespace)
         if record is None or parsed(record.content)[0] is not None:
             return ProjectCheck("state", 0, repaired=False, detail=detail)
         if repair:

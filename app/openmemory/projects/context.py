@@ -111,7 +111,7 @@ class ContextPacks:
         self._limits = limits
         self._secret = secret
 
-    async def pack(self, caller: Caller, asked: ContextQuery) -> ContextPack:
+    async def pack(self, caller: Caller, request: ContextQuery) -> ContextPack:
         """The state of a project, and the memories, links and passages that fit a question, within a budget of tokens.
 
         Memories of the default namespace belong to every project. Everything is what the caller may read, and the
@@ -122,49 +122,49 @@ class ContextPacks:
             NotFound: there is no memory `about`, or the caller may not read it.
         """
         caller.may_read()
-        validation.between(asked.budget, "budget", 0, MAX_BUDGET)
-        head = None if asked.head is None else commit(asked.head, "head")
-        asked = replace(asked, namespace=validation.name(asked.namespace, "namespace", self._limits), head=head)
-        about = None if asked.about is None else await self._memories.get(caller, asked.about)
-        question = asked.query or (about and about.content[: self._limits.query])
+        validation.between(request.budget, "budget", 0, MAX_BUDGET)
+        head = None if request.head is None else commit(request.head, "head")
+        request = replace(request, namespace=validation.name(request.namespace, "namespace", self._limits), head=head)
+        about = None if request.about is None else await self._memories.get(caller, request.about)
+        question = request.query or (about and about.content[: self._limits.query])
         if question is None:
             raise Invalid("query", "must be a question, or `about` must name a memory")
         # The log keeps the question for those who reach all of these. It may be the text of the memory.
-        own = () if about is None or asked.query else (about.namespace,)
-        namespaces = tuple(dict.fromkeys((asked.namespace, PERSON, *own)))
-        most, evidence = map(self._search.at_most, _limits(asked.budget))
-        wanted = SearchQuery(question, limit=most, namespaces=namespaces)
-        (found, passages), state, (standing, near) = await asyncio.gather(
-            self._search.both(caller, wanted, evidence, explain=asked.explain),
-            self._states.find(caller, asked.namespace),
-            self._named(caller, namespaces, about),
+        own = () if about is None or request.query else (about.namespace,)
+        namespaces = tuple(dict.fromkeys((request.namespace, PERSON, *own)))
+        most, evidence = map(self._search.at_most, _limits(request.budget))
+        query = SearchQuery(question, limit=most, namespaces=namespaces)
+        (answer, passages), state, (standing, near) = await asyncio.gather(
+            self._search.both(caller, query, evidence, explain=request.explain),
+            self._states.find(caller, request.namespace),
+            self._rules_and_neighbors(caller, namespaces, about),
         )
-        every: list[SearchResult | PassageResult] = [*found.results, *passages.results]
-        history = await self._history(caller, asked, every)
+        every: list[SearchResult | PassageResult] = [*answer.results, *passages.results]
+        history = await self._history(caller, request, every)
         if history.orphans:
             # Others take their places.
-            more = replace(wanted, limit=self._search.at_most(most + _MORE))
+            more = replace(query, limit=self._search.at_most(most + _MORE))
             most_passages = self._search.at_most(evidence + _MORE)
-            found, passages = await self._search.both(caller, more, most_passages, explain=asked.explain)
-            every = [*found.results, *passages.results]
-            history = await self._history(caller, asked, every)
-        results = [one for one in found.results if one.id not in history.orphans][:most]
+            answer, passages = await self._search.both(caller, more, most_passages, explain=request.explain)
+            every = [*answer.results, *passages.results]
+            history = await self._history(caller, request, every)
+        results = [one for one in answer.results if one.id not in history.orphans][:most]
         orphans = [one for one in every if one.id in history.orphans]
         passed = [one for one in passages.results if one.id not in history.orphans][:evidence]
         first = [] if about is None else [about.id]
-        gathered = await self._related(caller, asked, results, [*first, *near, *standing], without=history.orphans)
-        notes = [note for note in (found.note, None if state is None else state.note, history.note) if note]
+        gathered = await self._related(caller, request, results, [*first, *near, *standing], without=history.orphans)
+        notes = [note for note in (answer.note, None if state is None else state.note, history.note) if note]
         material = Material(
-            asked.namespace, question, state, gathered.memories, passed, gathered.clusters, gathered.links,
-            [*orphans, *gathered.orphans], {**history.commits, **gathered.commits}, found.search_method,
-            "; ".join(notes) or None, asked.about, near, frozenset(standing), caller.timezone,
+            request.namespace, question, state, gathered.memories, passed, gathered.clusters, gathered.links,
+            [*orphans, *gathered.orphans], {**history.commits, **gathered.commits}, answer.search_method,
+            "; ".join(notes) or None, request.about, near, frozenset(standing), caller.timezone,
         )  # fmt: skip
         # In a thread, because tokens are counted.
-        made = await asyncio.to_thread(self._packed, material, asked)
-        self._counts.count(caller, made)
-        return made
+        result = await asyncio.to_thread(self._packed, material, request)
+        self._counts.count(caller, result)
+        return result
 
-    async def _named(
+    async def _rules_and_neighbors(
         self, caller: Caller, namespaces: Sequence[str], about: MemoryRecord | None
     ) -> tuple[list[UUID], dict[UUID, str]]:
         """The rules and preferences of the namespaces, and what is around the memory that the pack is about."""
@@ -175,7 +175,7 @@ class ContextPacks:
     async def _related(
         self,
         caller: Caller,
-        asked: ContextQuery,
+        request: ContextQuery,
         results: Sequence[SearchResult],
         more: Sequence[UUID],
         *,
@@ -183,42 +183,44 @@ class ContextPacks:
     ) -> _Gathered:
         """The results, and after them `more` memories and those that are linked to any of these."""
         space = self._spaces.serving
-        known = list(dict.fromkeys([*(one.id for one in results), *more]))
+        memory_ids = list(dict.fromkeys([*(one.id for one in results), *more]))
         async with self._database.statement() as tx:
-            links, vectors = await around.related(tx, caller, known, space.model, vectors=asked.clusters)
+            links, vectors = await around.related(tx, caller, memory_ids, space.model, vectors=request.clusters)
         missing = dict.fromkeys([*more, *(end for from_id, _, to_id in links for end in (from_id, to_id))])
         there = {*(one.id for one in results), *without}
         # Links and threads may lead to other namespaces, as far as the caller may read.
         extra = await self._search.read(
-            caller, SearchQuery(asked.query or ""), [id_ for id_ in missing if id_ not in there]
+            caller, SearchQuery(request.query or ""), [id_ for id_ in missing if id_ not in there]
         )
-        history = await self._history(caller, asked, extra)
-        kept = [*results, *(one for one in extra if one.id not in history.orphans)]
-        ids = {one.id for one in kept}
+        history = await self._history(caller, request, extra)
+        memories = [*results, *(one for one in extra if one.id not in history.orphans)]
+        ids = {one.id for one in memories}
         dimension = await space.dimension() if vectors else 0
-        clusters = await asyncio.to_thread(_clusters, kept, vectors, dimension)
+        clusters = await asyncio.to_thread(_clusters, memories, vectors, dimension)
         orphans = [one for one in extra if one.id in history.orphans]
         trail = [link for link in links if link[0] in ids and link[2] in ids]
-        return _Gathered(kept, clusters, trail, orphans, history.commits)
+        return _Gathered(memories, clusters, trail, orphans, history.commits)
 
     async def _history(
-        self, caller: Caller, asked: ContextQuery, found: Sequence[SearchResult | PassageResult]
+        self, caller: Caller, request: ContextQuery, results: Sequence[SearchResult | PassageResult]
     ) -> _History:
         """The commits of the memories and messages of the project, and which of them are orphans."""
-        mine = (one for one in found if one.namespace == asked.namespace)
-        commits = {one.id: named for one in mine if (named := anchor(one.metadata))}
+        mine = (one for one in results if one.namespace == request.namespace)
+        commits = {one.id: sha for one in mine if (sha := anchor(one.metadata))}
         if not commits:
             return _History(commits, frozenset(), None)
         async with self._database.statement() as tx:
-            known = await compared(tx, caller, asked.namespace, asked.head, sorted(set(commits.values())))
-        orphans = set[UUID]() if asked.orphans else {id_ for id_, one in commits.items() if known.get(one) is False}
-        new = sum(one not in known and one != asked.head for one in commits.values())
+            reachability = await compared(tx, caller, request.namespace, request.head, sorted(set(commits.values())))
+        orphans = (
+            set[UUID]() if request.orphans else {id_ for id_, one in commits.items() if reachability.get(one) is False}
+        )
+        new = sum(one not in reachability and one != request.head for one in commits.values())
         note = f"{new} of the items belong to commits that no client has compared with the checkout."
-        return _History(commits, orphans, note if new and asked.head else None)
+        return _History(commits, orphans, note if new and request.head else None)
 
-    def _packed(self, material: Material, asked: ContextQuery) -> ContextPack:
-        index = asked.detail == "index"
-        return pack(material, asked.budget, secret=self._secret(), index=index, explain=asked.explain)
+    def _packed(self, material: Material, request: ContextQuery) -> ContextPack:
+        index = request.detail == "index"
+        return pack(material, request.budget, secret=self._secret(), index=index, explain=request.explain)
 
 
 def _limits(budget: int) -> tuple[int, int]:
@@ -241,14 +243,14 @@ def _clusters(results: Sequence[SearchResult], vectors: Mapping[UUID, bytes], di
     alike = np.triu(units @ units.T >= ALIKE, 1)
     items = [item(one.namespace, one.key, one.memory) if len(one.memory) <= MAX_TEXT_LENGTH else None for one in some]
     stands_for = dict[int, list[int]]()
-    taken = set[int]()
+    seen = set[int]()
     for best, other in zip(*map(np.ndarray.tolist, np.nonzero(alike)), strict=True):
         first, second = items[best], items[other]
-        if best in taken or other in taken or first is None or second is None:
+        if best in seen or other in seen or first is None or second is None:
             continue
         relation = sameness(first, second).relation
         if relation is not None:
-            shown, left_out = (other, best) if relation is Relation.MORE else (best, other)
-            stands_for[shown] = [*stands_for.get(shown, ()), left_out, *stands_for.pop(left_out, ())]
-            taken.add(left_out)
-    return {some[shown].id: [some[one].id for one in others] for shown, others in stands_for.items()}
+            representative, left_out = (other, best) if relation is Relation.MORE else (best, other)
+            stands_for[representative] = [*stands_for.get(representative, ()), left_out, *stands_for.pop(left_out, ())]
+            seen.add(left_out)
+    return {some[representative].id: [some[one].id for one in others] for representative, others in stands_for.items()}

@@ -17,13 +17,13 @@ from openmemory.content_policy.injection import LABEL
 from openmemory.dedup.paraphrases import ComparedText
 from openmemory.dedup.statements import MAX_LENGTH, StatedValue, is_alike, same_but, statements, under_key
 from openmemory.memories.intake import KEYED
-from openmemory.projects.kept import value_parts
 from openmemory.projects.schemas import ProjectState
+from openmemory.projects.singletons import value_parts
 from openmemory.projects.states import leaves
 from openmemory.search.schemas import SearchResult
 from openmemory.serialization import exact_json
 
-_KEPT = 1_024
+_CACHE_SIZE = 1_024
 """The texts whose statements are kept in memory: packs show the same memories again and again."""
 
 
@@ -60,16 +60,16 @@ def contradictions(memories: Sequence[SearchResult], state: ProjectState | None)
     """
     some = [one for one in memories if LABEL not in one.labels]
     stated = [_Stated(statement, one) for one in some for statement in _statements(one)]
-    found = list(_with_state(stated, state)) if state is not None and state.state else []
-    found += _by_statements(stated)
-    known = {frozenset(each.ids) for each in found}
-    return found + list(_by_sentences(some, known))
+    conflicts = list(_with_state(stated, state)) if state is not None and state.state else []
+    conflicts += _by_statements(stated)
+    id_sets = {frozenset(each.ids) for each in conflicts}
+    return conflicts + list(_by_sentences(some, id_sets))
 
 
-def corrections(found: Iterable[Contradiction]) -> dict[UUID, UUID]:
+def corrections(conflicts: Iterable[Contradiction]) -> dict[UUID, UUID]:
     """Maps each memory that a newer one contradicts to the newest of these."""
     newer = dict[UUID, UUID]()
-    for one in found:
+    for one in conflicts:
         if one.newer.memory_id is not None and one.older.memory_id is not None:
             newer.setdefault(one.older.memory_id, one.newer.memory_id)
     return newer
@@ -80,12 +80,12 @@ def said_at(memory: SearchResult) -> datetime:
     return max(memory.created_at, memory.updated_at)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _stated(text: str) -> tuple[StatedValue, ...]:
     return tuple(statements(text))
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _features(text: str) -> ComparedText:
     return ComparedText(text)
 
@@ -99,8 +99,8 @@ def _statements(memory: SearchResult) -> Iterator[StatedValue]:
         yield from _stated(memory.memory)
         return
     topic, key, value = value_parts(memory.key, memory.memory)
-    if (found := under_key((topic, key), value, value)) is not None:
-        yield found
+    if (statement := under_key((topic, key), value, value)) is not None:
+        yield statement
 
 
 def _with_state(stated: Sequence[_Stated], state: ProjectState) -> Iterator[Contradiction]:
@@ -124,7 +124,7 @@ def _with_state(stated: Sequence[_Stated], state: ProjectState) -> Iterator[Cont
 
 def _by_statements(stated: Sequence[_Stated]) -> Iterator[Contradiction]:
     """The subjects to which memories of one namespace give different values: the newest, and those that differ."""
-    taken = set[int]()
+    seen = set[int]()
     order = sorted(range(len(stated)), key=lambda at: _age(stated[at].memory), reverse=True)
     of_word = defaultdict[str, list[int]](list)
     for at in order:
@@ -132,18 +132,18 @@ def _by_statements(stated: Sequence[_Stated]) -> Iterator[Contradiction]:
             of_word[word].append(at)
     for at in order:
         statement, memory = stated[at]
-        if at in taken:
+        if at in seen:
             continue
         near = dict.fromkeys(each for word in sorted(statement.last) for each in of_word[word])
         older = [
             each
             for each in near
-            if each not in taken
+            if each not in seen
             and stated[each].memory.namespace == memory.namespace
             and _age(stated[each].memory) < _age(memory)
             and statement.contradicts(stated[each].statement)
         ]
-        taken.update(older)
+        seen.update(older)
         mine, *others = (
             Side(stated[each].memory.id, stated[each].statement.value, said_at(stated[each].memory))
             for each in (at, *older)
@@ -152,11 +152,11 @@ def _by_statements(stated: Sequence[_Stated]) -> Iterator[Contradiction]:
             yield Contradiction(statement.name, mine, other)
 
 
-def _by_sentences(memories: Sequence[SearchResult], known: set[frozenset[UUID]]) -> Iterator[Contradiction]:
+def _by_sentences(memories: Sequence[SearchResult], id_sets: set[frozenset[UUID]]) -> Iterator[Contradiction]:
     """Pairs of memories of one namespace that are the same sentence but for a number, a word or a negation."""
     texts = [(one, _features(one.memory)) for one in memories if len(one.memory) <= MAX_LENGTH]
     for (one, first), (other, second) in combinations(texts, 2):
-        if one.namespace != other.namespace or not is_alike(first, second) or {one.id, other.id} in known:
+        if one.namespace != other.namespace or not is_alike(first, second) or {one.id, other.id} in id_sets:
             continue
         if about := same_but(first, second):
             yield _between(about, _side_of(one, first, second, about), _side_of(other, second, first, about))

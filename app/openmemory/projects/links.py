@@ -84,9 +84,9 @@ class Links:
             values = {
                 "from_id": from_id, "rel": rel, "to_id": to_id, "user_id": caller.user_id, "app_id": caller.app_id,
             }  # fmt: skip
-            made = pg_insert(MemoryLink).values(values).on_conflict_do_nothing().returning(MemoryLink.rel)
+            insert = pg_insert(MemoryLink).values(values).on_conflict_do_nothing().returning(MemoryLink.rel)
             try:
-                created = (await tx.execute(made)).one_or_none() is not None
+                created = (await tx.execute(insert)).one_or_none() is not None
             except exc.IntegrityError as error:
                 if violated(error).startswith("fk_"):
                     raise repository.no_memory() from error
@@ -188,14 +188,14 @@ async def leads(tx: Tx, caller: Caller, start: UUID, rel: str, end: UUID) -> boo
 
 def _links_of(caller: Caller) -> Any:
     """Selects the links of the memories `ids`. The caller may read the other ends."""
-    asked = bindparam("ids", type_=ARRAY(Uuid()))
+    ids = bindparam("ids", type_=ARRAY(Uuid()))
     parts: list[Any] = [
         select(
             literal_column(f"'{direction}'").label("direction"), here.label("memory"), MemoryLink.rel,
             Memory.id.label("id"), Memory.content, Memory.labels, MemoryLink.created_at.label("created_at"),
         )
         .join(Memory, Memory.id == there)
-        .where(here == func.any(asked), readable_by(caller, Memory))
+        .where(here == func.any(ids), readable_by(caller, Memory))
         for direction, here, there in (
             ("out", MemoryLink.from_id, MemoryLink.to_id), ("in", MemoryLink.to_id, MemoryLink.from_id),
         )

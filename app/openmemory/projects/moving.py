@@ -16,7 +16,7 @@ from openmemory.index.sync import outbox
 from openmemory.memories import changes
 from openmemory.memories.models import Memory
 from openmemory.memories.state import State
-from openmemory.projects import kept
+from openmemory.projects import singletons
 from openmemory.projects.schemas import ProjectMoved
 from openmemory.sources import lifecycle
 from openmemory.sources.models import Source, SourceKind
@@ -146,7 +146,7 @@ async def move(tx: Tx, caller: Caller, old: str, new: str, *, merge: bool) -> Pr
             hint="Merge the projects, or choose another name.",
         )
     await _move_rules(tx, names, merge=merge)
-    older = await kept.clashes(tx, caller, [old, new])
+    older = await singletons.clashes(tx, caller, [old, new])
     await changes.change_state(tx, caller, Memory.id == func.any(older), State.ARCHIVED)
     repeated = list(await tx.scalars(_REPEATED, names))
     await changes.change_state(tx, caller, Memory.id == func.any(repeated), State.DELETED)

@@ -89,10 +89,10 @@ def memory_items(
             items.append(_memory(material, one, rank, full, app, overruled=one.id in overruled, index=index))
     for orphan in material.orphans:
         kind = PackedKind.MEMORY if isinstance(orphan, SearchResult) else PackedKind.PASSAGE
-        said = text_of(orphan)
-        title = "(withheld)" if LABEL in orphan.labels else titled(said)
+        text = text_of(orphan)
+        title = "(withheld)" if LABEL in orphan.labels else titled(text)
         why = "its commit is not in the history"
-        dropped.append(DroppedItem(kind, str(orphan.id), title, tokens.count(said), why))
+        dropped.append(DroppedItem(kind, str(orphan.id), title, tokens.count(text), why))
     return items
 
 
@@ -106,44 +106,44 @@ def _memory(
     material: Material, one: SearchResult, rank: int, full: int, app: str, *, overruled: bool, index: bool
 ) -> Item:
     cluster = list(material.clusters.get(one.id, ()))
-    said = " ".join(one.memory.split())
-    shown = tokens.cut(said, INDEX_MOST if index else MEMORY_MOST)
+    text = " ".join(one.memory.split())
+    excerpt = tokens.cut(text, INDEX_MOST if index else MEMORY_MOST)
     tags, entities = (_names(one.metadata.get(name)) for name in ("tags", "entities"))
     around = material.around.get(one.id)
     marks = [around] if around else []
-    marks += _shown_names(tags, entities, said)
+    marks += _extra_names(tags, entities, text)
     marks += [f"valid until {day_shown(one.valid_until, material.timezone)}"] if one.valid_until else []
     marks += ["overruled by the state"] if overruled else []
     marks += [f"+{len(cluster)} alike"] if cluster else []
     at = said_at(one) if one.kind == KEYED else one.created_at
-    parts = [f"[{short(one.id)}] {day_shown(at, material.timezone)}{app}:", shown]
+    parts = [f"[{short(one.id)}] {day_shown(at, material.timezone)}{app}:", excerpt]
     parts += [f"({'; '.join(marks)})"] if marks else []
     value = PackedMemory(
-        one.id, _two_lines(one.memory, shown), one.score, one.app_name, one.namespace, one.thread_id, one.kind,
-        one.created_at, one.valid_until, cluster, overruled, shown != said, tags, entities, around,
+        one.id, _two_lines(one.memory, excerpt), one.score, one.app_name, one.namespace, one.thread_id, one.kind,
+        one.created_at, one.valid_until, cluster, overruled, excerpt != text, tags, entities, around,
         material.commits.get(one.id),
     )  # fmt: skip
     return Item(
         PackedKind.MEMORY, str(one.id), titled(one.memory), " ".join(parts), full, rank, one.score, value,
-        shown != said, sum(map(tokens.count, parts)),  # as many as those of the line, of which most are counted already
+        excerpt != text, sum(map(tokens.count, parts)),  # as many as those of the line: most are counted already
     )  # fmt: skip
 
 
-def _names(found: Any) -> list[str]:
+def _names(value: Any) -> list[str]:
     """The names that a client stored under a field of the metadata. It may hold anything."""
-    return [one for one in found if isinstance(one, str) and one.strip()] if isinstance(found, list) else []
+    return [one for one in value if isinstance(one, str) and one.strip()] if isinstance(value, list) else []
 
 
-def _shown_names(tags: Sequence[str], entities: Sequence[str], said: str) -> list[str]:
+def _extra_names(tags: Sequence[str], entities: Sequence[str], content: str) -> list[str]:
     """The names that the text does not say, in a few tokens."""
-    text, shown = said.casefold(), list[str]()
+    text, names = content.casefold(), list[str]()
     for name in (*(f"#{tag}" for tag in tags), *entities):
-        some = [*shown, name_of(name)]
+        some = [*names, name_of(name)]
         if name.removeprefix("#").casefold() not in text and tokens.count(" ".join(some)) <= NAMES_MOST:
-            shown = some
-        if len(shown) == NAMES:
+            names = some
+        if len(names) == NAMES:
             break
-    return [" ".join(shown)] if shown else []
+    return [" ".join(names)] if names else []
 
 
 def passage_items(material: Material, dropped: list[DroppedItem], *, index: bool) -> list[Item]:
@@ -154,12 +154,12 @@ def passage_items(material: Material, dropped: list[DroppedItem], *, index: bool
         if LABEL in one.labels:
             dropped.append(DroppedItem(PackedKind.PASSAGE, str(one.id), "(withheld)", full, "reads like instructions"))
             continue
-        shown = "" if index else tokens.cut(one.content.strip("\n"), PASSAGE_MOST)
+        excerpt = "" if index else tokens.cut(one.content.strip("\n"), PASSAGE_MOST)
         heading = f"[{short(one.id)}] {locator}" + (f" > {name_of(one.heading)}" if one.heading else "")
-        text = heading if index else "\n".join([heading, *(f"  {line}" for line in shown.split("\n"))])
-        truncated = not index and shown != one.content.strip("\n")
+        text = heading if index else "\n".join([heading, *(f"  {line}" for line in excerpt.split("\n"))])
+        truncated = not index and excerpt != one.content.strip("\n")
         value = PackedPassage(
-            one.id, locator, shown, one.score, one.kind, one.app_name, one.thread_id, truncated,
+            one.id, locator, excerpt, one.score, one.kind, one.app_name, one.thread_id, truncated,
             name_of(one.path or one.thread_id or ""), one.created_at,
         )  # fmt: skip
         items.append(
@@ -174,8 +174,8 @@ def passage_items(material: Material, dropped: list[DroppedItem], *, index: bool
 def _locator(one: PassageResult) -> str:
     if one.path is not None:
         return one.path if one.first_line is None else f"{one.path}:{one.first_line}-{one.last_line}"
-    said = f"{one.thread_id}#{one.position}"
-    return f"{said} {one.role}" if one.role else said
+    locator = f"{one.thread_id}#{one.position}"
+    return f"{locator} {one.role}" if one.role else locator
 
 
 def short(id_: UUID) -> str:
@@ -188,10 +188,10 @@ def text_of(one: SearchResult | PassageResult) -> str:
     return one.memory if isinstance(one, SearchResult) else one.content
 
 
-def _two_lines(text: str, shown: str) -> str:
-    """The beginning of a text, which is `shown` on one line, with the break after its first line."""
+def _two_lines(text: str, excerpt: str) -> str:
+    """The beginning of a text, which is `excerpt` on one line, with the break after its first line."""
     first = " ".join(text.lstrip().partition("\n")[0].split())
-    return f"{first}\n{shown[len(first) + 1 :]}" if first and shown.startswith(f"{first} ") else shown
+    return f"{first}\n{excerpt[len(first) + 1 :]}" if first and excerpt.startswith(f"{first} ") else excerpt
 
 
 def titled(text: str) -> str:

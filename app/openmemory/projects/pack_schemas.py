@@ -125,18 +125,18 @@ class ItemEvidence:
     superseded: Annotated[bool, Field(description="Another item replaces it.")]
 
     @classmethod
-    def of(cls, found: SearchResult | PassageResult) -> Self | None:
+    def of(cls, result: SearchResult | PassageResult) -> Self | None:
         """The evidence for a result; None if no search has found it."""
-        parts = found.parts
+        parts = result.parts
         if parts is None:
             return None
-        explanation = found.explanation if isinstance(found, SearchResult) else None
+        explanation = result.explanation if isinstance(result, SearchResult) else None
         words = Arm(None, parts.bm25) if explanation is None else explanation.words
         meaning = Arm(None, parts.cosine) if explanation is None else explanation.meaning
         return cls(
             words, meaning, parts.base + parts.dense + parts.lexical + parts.late,
             parts.beside + parts.text + parts.time + parts.named + parts.recency + parts.reranked, parts.penalty,
-            isinstance(found, SearchResult) and found.newer is not None,
+            isinstance(result, SearchResult) and result.newer is not None,
         )  # fmt: skip
 
 

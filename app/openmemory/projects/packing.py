@@ -62,7 +62,7 @@ CONFLICTS = 20
 VALUE_MOST = 12
 """The most tokens of a value in a conflict."""
 
-DROPPED_SHOWN = 20
+MAX_DROPPED = 20
 """The lines about what was left out."""
 
 _FOR_DROPPED = 14
@@ -91,17 +91,17 @@ class _Packing:
         """`headings`: those of sections that have another one than their name."""
         self.headings = headings
         self.budget = budget
-        self.left = budget - tokens.count("\n".join(frame)) - 1
-        self.opens = self.left >= 0
+        self.remaining = budget - tokens.count("\n".join(frame)) - 1
+        self.opens = self.remaining >= 0
         self.sections: dict[str, list[str]] = {}
 
     def put(self, section: str, text: str, size: int, *, beside: int = 0) -> bool:
         """Add a text to a section if there is room for it, and for `beside` more tokens."""
         if section not in self.sections:
             size += tokens.count(self.heading(section)) + 1
-        if not self.opens or size + 1 + beside > self.left:
+        if not self.opens or size + 1 + beside > self.remaining:
             return False
-        self.left -= size + 1
+        self.remaining -= size + 1
         self.sections.setdefault(section, []).append(text)
         return True
 
@@ -117,7 +117,7 @@ class _Packing:
     def room(self, section: str) -> int:
         """The number of tokens that a text in a section may have."""
         heading = 0 if section in self.sections else tokens.count(self.heading(section)) + 1
-        return self.left - heading - 1 if self.opens else 0
+        return self.remaining - heading - 1 if self.opens else 0
 
 
 _STATE, _MEMORIES, _LINKS = "State:", "Memories:", "Links:"
@@ -150,7 +150,7 @@ class _Filling:
     decisions: list[ItemDecision]
     memories: list[Item] = field(default_factory=list)
     passages: list[Item] = field(default_factory=list)
-    shown: list[PackedLink | PackedConflict] = field(default_factory=list)
+    annotations: list[PackedLink | PackedConflict] = field(default_factory=list)
     linked: defaultdict[UUID, list[UUID]] = field(default_factory=lambda: defaultdict(list))
     worth: dict[UUID, float] = field(default_factory=dict)
     decided: set[UUID] = field(default_factory=set)
@@ -165,16 +165,16 @@ class _Filling:
             self._gains(id_, AROUND)
         if self.material.about is not None and self.material.about in self.items:
             self.worth[self.material.about] = 1.0
-        left, evidence = dict(self.items), iter(passages)
+        remaining, evidence = dict(self.items), iter(passages)
         more = True
         for place, kind in enumerate(chain(_FIRST, cycle(_THEN))):
             if place == len(_FIRST):
                 self._put_standing()
             if kind is PackedKind.PASSAGE:
                 more = self._put_passage(next(evidence, None))
-            elif left:
-                best = min(left, key=lambda id_: (-self.worth[id_], left[id_].rank))
-                del left[best]
+            elif remaining:
+                best = min(remaining, key=lambda id_: (-self.worth[id_], remaining[id_].rank))
+                del remaining[best]
                 self._put_memory(best)
             elif not more:
                 return
@@ -220,19 +220,19 @@ class _Filling:
                 return
         there = self.there
         links, conflicts = list(self._links(id_, there)), list(self._conflicts(id_, there))
-        brought = not item.score and id_ not in self.own
-        if brought and not links:
+        is_linked = not item.score and id_ not in self.own
+        if is_linked and not links:
             self._decide(item, "what it is linked to is left out")
             return
-        needed = [*conflicts, *(links if brought else [])]
+        needed = [*conflicts, *(links if is_linked else [])]
         if not self.packing.put(_MEMORIES, item.text, item.size, beside=self.packing.size(needed)):
             self._decide(item, "does not fit")
             return
         self.memories.append(item)
-        self._decide(item, "", linked=brought)
+        self._decide(item, "", linked=is_linked)
         for line in [*conflicts, *links]:
             if instructs(line.text) or self.packing.put(line.section, line.text, tokens.count(line.text)):
-                self.shown.append(line.shows)
+                self.annotations.append(line.shows)
         for other in self.linked[id_]:
             self._gains(other, LINKED * self.worth[id_])
 
@@ -250,10 +250,10 @@ class _Filling:
 
     def _conflicts(self, id_: UUID, there: set[UUID]) -> Iterator[_Line]:
         """The conflicts of a memory with the state, and with those that are in the pack."""
-        named = sum(isinstance(one, PackedConflict) for one in self.shown)
+        count = sum(isinstance(one, PackedConflict) for one in self.annotations)
         for one in self.conflicts:
-            if id_ in one.ids <= {*there, id_} and named < CONFLICTS:
-                named += 1
+            if id_ in one.ids <= {*there, id_} and count < CONFLICTS:
+                count += 1
                 text = f"{name_of(one.about)}: {_side(one.newer)}, {_side(one.older)}"
                 shows = PackedConflict(one.about, ConflictSide(*one.newer), ConflictSide(*one.older))
                 yield _Line(_CONFLICTS, text, shows)
@@ -296,7 +296,7 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
     # A digit of a tag is one token at most.
     headings = {} if (app := only_app(material)) is None else {_MEMORIES: f"Memories from {name_of(app)}:"}
     packing = _Packing(budget - 2 * _DIGITS - reserve, frame, headings)
-    kept = _put_state(packing, material.state, material.timezone, dropped, decisions)
+    state = _put_state(packing, material.state, material.timezone, dropped, decisions)
     left_out = [one for one in dropped if one.kind is not PackedKind.STATE]
     filling = _Filling(
         material, packing, {UUID(item.id): item for item in memories}, conflicts,
@@ -304,27 +304,27 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
     )  # fmt: skip
     filling.fill(passages)
     decisions += [ItemDecision(one.kind, one.id, one.title, 0, None, 0, one.tokens, False, one.why) for one in left_out]
-    packing.left += reserve
+    packing.remaining += reserve
     _put_dropped(packing, dropped)
     text = _rendered(material, rules, packing, secret)
     used = tokens.count(text) if text else 0
-    all_kept = [*filling.memories, *filling.passages]
+    items = [*filling.memories, *filling.passages]
     return ContextPack(
         namespace=material.namespace,
         query=material.query,
         text=text,
-        state=kept,
-        state_revision=None if kept is None or material.state is None else material.state.revision,
+        state=state,
+        state_revision=None if state is None or material.state is None else material.state.revision,
         memories=[item.value for item in filling.memories],
-        links=[one for one in filling.shown if isinstance(one, PackedLink)],
+        links=[one for one in filling.annotations if isinstance(one, PackedLink)],
         passages=[item.value for item in filling.passages],
-        threads=_threads(material, all_kept),
-        conflicts=[one for one in filling.shown if isinstance(one, PackedConflict)],
+        threads=_threads(material, items),
+        conflicts=[one for one in filling.annotations if isinstance(one, PackedConflict)],
         dropped=dropped,
         rules=list(rules),
         budget=PackBudget(
             tokenizer=tokens.NAME, target=budget, candidates=candidates, used=used,
-            truncated=sum(max(0, item.full - item.size) for item in all_kept if item.truncated),
+            truncated=sum(max(0, item.full - item.size) for item in items if item.truncated),
             dropped=sum(one.tokens for one in dropped), saved=max(0, candidates - used),
         ),
         search_method=material.search_method,
@@ -358,25 +358,25 @@ def _put_state(
     """Put the state, without its last keys if it is too long. Returns what is left of it."""
     if state is None or state.state is None:
         return None
-    left, full = dict(state.state), tokens.count(_json(state.state))
+    remaining, full = dict(state.state), tokens.count(_json(state.state))
     head = f"revision {state.revision}, {day_shown(state.updated_at, zone)}, {name_of(state.app_name)}"
     most = min(STATE_MOST, packing.room(_STATE))
     gone = list[str]()
     while True:
-        text = f"{head}\n{_json(left)}"
+        text = f"{head}\n{_json(remaining)}"
         size = tokens.count(text)
-        if size <= most or not left:
+        if size <= most or not remaining:
             break
-        key = next(reversed(left))
-        size = tokens.count(_json(left.pop(key)))
+        key = next(reversed(remaining))
+        size = tokens.count(_json(remaining.pop(key)))
         dropped.append(DroppedItem(PackedKind.STATE, key, f"{titled(key)} of the state", size, "too long"))
         gone.append(key)
-    included = bool(left or not state.state) and packing.put(_STATE, text, size)
-    if not included and left:
+    included = bool(remaining or not state.state) and packing.put(_STATE, text, size)
+    if not included and remaining:
         dropped.append(DroppedItem(PackedKind.STATE, str(state.id), "the state", full, "does not fit"))
     why = "always first" if included and not gone else f"{len(gone)} keys do not fit" if included else "does not fit"
     decisions.append(ItemDecision(PackedKind.STATE, str(state.id), "the state", 1, None, size, full, included, why))
-    return left if included else None
+    return remaining if included else None
 
 
 def _put_dropped(packing: _Packing, dropped: Sequence[DroppedItem]) -> None:
@@ -389,7 +389,7 @@ def _put_dropped(packing: _Packing, dropped: Sequence[DroppedItem]) -> None:
             line = f"{one.kind.value} {name}({one.tokens} tokens): {one.why}"
         last = f"and {more} more"
         rest = tokens.count(last) + 1 if more > 1 else 0
-        if number >= DROPPED_SHOWN or not packing.put(_DROPPED, line, tokens.count(line), beside=rest):
+        if number >= MAX_DROPPED or not packing.put(_DROPPED, line, tokens.count(line), beside=rest):
             packing.put(_DROPPED, last, tokens.count(last))
             return
 
@@ -410,14 +410,14 @@ def _rendered(material: Material, rules: Sequence[str], packing: _Packing, secre
 
 def _framed(namespace: str, rules: Sequence[str], tag: str, data: Sequence[str]) -> list[str]:
     """The lines of a pack: its head and rules, and the data between tags."""
-    said = [f"- {rule}" for rule in rules]
-    return [f"OpenMemory, project {name_of(namespace)}:", *said, f"<{tag}>", *data, f"</{tag}>"]
+    bullets = [f"- {rule}" for rule in rules]
+    return [f"OpenMemory, project {name_of(namespace)}:", *bullets, f"<{tag}>", *data, f"</{tag}>"]
 
 
 def _threads(material: Material, items: Sequence[Item]) -> list[str]:
     there = {item.id for item in items}
-    found: list[SearchResult | PassageResult] = [*material.memories, *material.passages]
-    return list(dict.fromkeys(one.thread_id for one in found if one.thread_id and str(one.id) in there))
+    results: list[SearchResult | PassageResult] = [*material.memories, *material.passages]
+    return list(dict.fromkeys(one.thread_id for one in results if one.thread_id and str(one.id) in there))
 
 
 def _json(value: Any) -> str:

@@ -49,24 +49,24 @@ def _first(caller: Caller, column: Any, namespace: str) -> ColumnElement[Any]:
     return first.correlate(None).scalar_subquery()
 
 
-async def save(tx: Tx, caller: Caller, namespace: str, given: Mapping[str, str]) -> UUID:
+async def save(tx: Tx, caller: Caller, namespace: str, values: Mapping[str, str]) -> UUID:
     """Change the registration that counts for the caller, or add one of the calling app. Returns its id.
 
-    `given` has some of `FIELDS`. The others stay as they are.
+    `values` has some of `FIELDS`. The others stay as they are.
 
     Raises:
         IntegrityError: the user or the app does not exist any more.
     """
     await lock(tx, f"project {caller.user_id} {namespace}")
-    changes = {**given, "updated_at": func.now()}
+    changes = {**values, "updated_at": func.now()}
     there = _first(caller, Project.id, namespace)
     changed = update(Project).where(Project.id == there).values(changes).returning(Project.id)
     if (id_ := await tx.scalar(changed, caller.parameters)) is not None:
         return UUID(str(id_))
     owner = {"user_id": caller.user_id, "app_id": caller.app_id, "namespace": namespace}
     # A rule may hide from the app what it registered before.
-    made = pg_insert(Project).values({"name": namespace} | owner | dict(given))
-    made = made.on_conflict_do_update(index_elements=["user_id", "namespace", "app_id"], set_=changes)
-    id_ = await tx.scalar(made.returning(Project.id))
+    insert = pg_insert(Project).values({"name": namespace} | owner | dict(values))
+    insert = insert.on_conflict_do_update(index_elements=["user_id", "namespace", "app_id"], set_=changes)
+    id_ = await tx.scalar(insert.returning(Project.id))
     assert id_ is not None
     return UUID(str(id_))

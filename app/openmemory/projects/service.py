@@ -80,23 +80,23 @@ class Projects:
         """
         namespace = validation.name(new.namespace, "namespace", self._limits)
         fields = ((name, getattr(new, name)) for name in registrations.FIELDS)
-        given = {name: value for name, value in fields if value is not None}
-        for name, value in given.items():
-            given[name] = self._intake.spoken(validation.line(value, name, self._limits.query, "limits.query"))
+        values = {name: value for name, value in fields if value is not None}
+        for name, value in values.items():
+            values[name] = self._intake.spoken(validation.line(value, name, self._limits.query, "limits.query"))
         caller.may_write(namespace)
         caller.may_read()
         await self._rates.save(caller, 1)
-        await self._register(caller, namespace, given)
-        if (found := await self._found(caller, namespace)) is None:
+        await self._register(caller, namespace, values)
+        if (project := await self._find(caller, namespace)) is None:
             raise no_project()
-        return found
+        return project
 
     @retry_on_conflict
-    async def _register(self, caller: Caller, namespace: str, given: Mapping[str, str]) -> None:
+    async def _register(self, caller: Caller, namespace: str, values: Mapping[str, str]) -> None:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "register projects")
             try:
-                id_ = await registrations.save(tx, caller, namespace, given)
+                id_ = await registrations.save(tx, caller, namespace, values)
             except exc.IntegrityError as error:
                 if violated(error).startswith("fk_"):
                     raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
@@ -116,9 +116,9 @@ class Projects:
         await self._rates.search(caller)
         near = None if like is None else await self.near(caller, like, "like")
         async with self._database.transaction() as tx:
-            found = [] if like is not None and near is None else await _projects(tx, caller, near)
-            await audit_log.record(tx, caller, AuditAction.PROJECT_LIST, detail={"projects": len(found)})
-        return ProjectList(found)
+            projects = [] if like is not None and near is None else await _projects(tx, caller, near)
+            await audit_log.record(tx, caller, AuditAction.PROJECT_LIST, detail={"projects": len(projects)})
+        return ProjectList(projects)
 
     async def near(self, caller: Caller, name: str, field: str, others: Collection[str] = ()) -> str | None:
         """The project that is near a name under which the caller may read nothing. None if there is none.
@@ -134,7 +134,7 @@ class Projects:
         async with self._database.statement() as tx:
             return await spelling.near(tx, caller, name, others)
 
-    async def _found(self, caller: Caller, namespace: str) -> RegisteredProject | None:
+    async def _find(self, caller: Caller, namespace: str) -> RegisteredProject | None:
         async with self._database.statement() as tx:
             return next(iter(await _projects(tx, caller, namespace)), None)
 
@@ -180,8 +180,8 @@ class Projects:
             theirs = (Source.user_id == caller.user_id) & (Source.namespace == namespace) & active
             sources = await lifecycle.move(tx, caller, theirs, State.DELETED)
             row = delete(Project).where(Project.user_id == caller.user_id, Project.namespace == namespace)
-            known = (await tx.scalars(row.returning(Project.id))).all()
-            if not known and not ids and not sources.sources:
+            project_ids = (await tx.scalars(row.returning(Project.id))).all()
+            if not project_ids and not ids and not sources.sources:
                 raise no_project()
             if ids:
                 await access_log.record(tx, caller, AccessType.DELETE, ids, {"operation": "delete_project"})
@@ -239,13 +239,13 @@ async def _projects(tx: Tx, caller: Caller, namespace: str | None = None) -> lis
     sources = select(Source.namespace, Source.kind, func.count()).where(within(Source))
     for name, kind, count in await tx.execute(sources.group_by(Source.namespace, Source.kind), caller.parameters):
         counted.setdefault(name, dict(_NOTHING))[_PART[kind]] = count
-    known = registrations.counting(caller)
-    known = known if namespace is None else known.where(Project.namespace == namespace)
-    rows = await tx.execute(known, caller.parameters)
+    query = registrations.counting(caller)
+    query = query if namespace is None else query.where(Project.namespace == namespace)
+    rows = await tx.execute(query, caller.parameters)
     registered = {row.namespace: row for row in rows}
-    found = list[RegisteredProject]()
+    projects = list[RegisteredProject]()
     for name in sorted(counted.keys() | registered.keys()):
         row = registered.get(name)
         fields = {field: getattr(row, field, None) for field in (*registrations.FIELDS, "updated_at")}
-        found.append(RegisteredProject(namespace=name, **fields, **counted.get(name, _NOTHING)))  # type: ignore[arg-type]
-    return found
+        projects.append(RegisteredProject(namespace=name, **fields, **counted.get(name, _NOTHING)))  # type: ignore[arg-type]
+    return projects

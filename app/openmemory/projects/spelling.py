@@ -19,7 +19,7 @@ from openmemory.sources.models import Source
 LIKENESS = 0.8
 """The share of equal characters from which two names are near, as `difflib` counts it: `tidepol` and `tidepool`."""
 
-_KNOWN = 1_000
+_MAX_NAMES = 1_000
 """The number of names that are compared."""
 
 _TABLES: tuple[Any, ...] = (Memory, Source, Project)
@@ -33,9 +33,9 @@ async def near(tx: Tx, caller: Caller, name: str, others: Collection[str] = ()) 
     if await tx.scalar(select(_holds(caller, name)), caller.parameters):
         return None
     names = [select(rows.namespace).where(readable_by(caller, rows)).distinct() for rows in _TABLES]
-    known = union(*names).limit(literal_column(str(_KNOWN)))
-    found = await tx.scalars(known, caller.parameters)
-    return nearest(name, {*found, *others})
+    query = union(*names).limit(literal_column(str(_MAX_NAMES)))
+    candidates = await tx.scalars(query, caller.parameters)
+    return nearest(name, {*candidates, *others})
 
 
 async def readable_names(tx: Tx, caller: Caller, names: Collection[str]) -> set[str]:
@@ -49,12 +49,12 @@ def _holds(caller: Caller, name: Any) -> ColumnElement[bool]:
     return or_(*(exists().where(readable_by(caller, rows), rows.namespace == name) for rows in _TABLES))
 
 
-def nearest(name: str, known: Collection[str]) -> str | None:
+def nearest(name: str, candidates: Collection[str]) -> str | None:
     """The known name that is most like this one in any case. Otherwise it is the only one with the same last part."""
-    folded = {one.casefold(): one for one in sorted(known)}
-    asked = name.casefold()
-    if close := get_close_matches(asked, folded, n=1, cutoff=LIKENESS):
+    folded = {one.casefold(): one for one in sorted(candidates)}
+    lowercase = name.casefold()
+    if close := get_close_matches(lowercase, folded, n=1, cutoff=LIKENESS):
         return folded[close[0]]
-    last = asked.rpartition("/")[2]
+    last = lowercase.rpartition("/")[2]
     same = [one for fold, one in folded.items() if last in (fold, fold.rpartition("/")[2])]
     return same[0] if len(same) == 1 else None

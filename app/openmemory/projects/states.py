@@ -22,7 +22,7 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, repository, validation
 from openmemory.memories.intake import CHECKPOINT, STATE, Intake
 from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryRecord
-from openmemory.projects import anchors, kept, tokens
+from openmemory.projects import anchors, singletons, tokens
 from openmemory.projects.schemas import (
     ChangedLeaf,
     CheckpointSaved,
@@ -73,10 +73,10 @@ class ProjectStates:
     def _checked(self, new: NewCheckpoint) -> tuple[CheckedMemory, CheckedMemory]:
         state = self._intake.json_object(new.state, "state")
         belongs = {} if new.commit is None else {anchors.COMMIT: anchors.commit(new.commit, "commit")}
-        said = MemoryCreate(
+        checkpoint = MemoryCreate(
             new.reason, namespace=new.namespace, thread_id=new.thread_id, kind=CHECKPOINT, metadata=belongs
         )
-        reason = self._intake.created(said, field="reason")
+        reason = self._intake.created(checkpoint, field="reason")
         return as_memory(state, reason.namespace, {"reason": reason.text}, self._intake, self._limits), reason
 
     @retry_on_conflict
@@ -85,7 +85,7 @@ class ProjectStates:
     ) -> CheckpointSaved:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "save the state of a project")
-            there = await kept.present(tx, caller, state.namespace, STATE, None)
+            there = await singletons.present(tx, caller, state.namespace, STATE, None)
             revision = 0 if there is None else there.revision
             if expected is not None and expected != revision:
                 raise ConflictError(
@@ -93,10 +93,16 @@ class ProjectStates:
                     code="state_changed",
                     hint="Read it, merge your changes, and save it with this expected_revision.",
                 )
-            done = await kept.keep(tx, caller, there, state, self._intake.labels)
-            [told] = await changes.add(tx, caller, [reason], {})
+            result = await singletons.save(tx, caller, there, state, self._intake.labels)
+            [added] = await changes.add(tx, caller, [reason], {})
         return CheckpointSaved(
-            done.id, state.namespace, done.revision, done.event, told.id, len(state.text), self._limits.text
+            result.id,
+            state.namespace,
+            result.revision,
+            result.event,
+            added.id,
+            len(state.text),
+            self._limits.text,
         )
 
     async def read(self, caller: Caller, namespace: str) -> ProjectState:
@@ -106,9 +112,9 @@ class ProjectStates:
             NotFound: there is none, or the caller may not read it.
         """
         record = await self._read(caller, namespace)
-        return self._shown(record)
+        return self._to_state(record)
 
-    def _shown(self, record: MemoryRecord) -> ProjectState:
+    def _to_state(self, record: MemoryRecord) -> ProjectState:
         state, note = parsed(record.content)
         return ProjectState(
             record.id, record.namespace, state, record.revision, _reason(record.metadata_),
@@ -118,7 +124,7 @@ class ProjectStates:
     async def find(self, caller: Caller, namespace: str) -> ProjectState | None:
         """The state of a namespace, or None. The rate limit counts the operation that asks for it, not this call."""
         record = await self._find(caller, namespace, count=False)
-        return None if record is None else self._shown(record)
+        return None if record is None else self._to_state(record)
 
     async def _read(self, caller: Caller, namespace: str) -> MemoryRecord:
         if (record := await self._find(caller, namespace, count=True)) is None:
@@ -131,7 +137,7 @@ class ProjectStates:
         if count:
             await self._rates.search(caller)
         async with self._database.statement() as tx:
-            return await kept.read(tx, caller, STATE, namespace)
+            return await singletons.read(tx, caller, STATE, namespace)
 
     async def history(self, caller: Caller, namespace: str) -> StateHistory:
         """The last revisions of a state with what each changed, the last first.
@@ -142,13 +148,13 @@ class ProjectStates:
         record = await self._read(caller, namespace)
         async with self._database.transaction() as tx:
             _, revisions = await repository.history(tx, caller, record.id)
-        found = list[StateRevision]()
+        result = list[StateRevision]()
         for one in revisions[-_REVISIONS:]:
             before = {} if one.old_text is None else parsed(one.old_text)[0] or {}
             after = parsed(one.new_text)[0] or {}
             changed = list(difference(before, after))
-            found.append(StateRevision(one.revision, _reason(one.metadata_), one.app_name, one.changed_at, changed))
-        return StateHistory(record.id, record.namespace, found[::-1])
+            result.append(StateRevision(one.revision, _reason(one.metadata_), one.app_name, one.changed_at, changed))
+        return StateHistory(record.id, record.namespace, result[::-1])
 
 
 def as_memory(

@@ -49,8 +49,8 @@ def _of_line(line: str) -> int:
     if not line.isascii():
         more += sum(map(_of_letter, _OTHERS.findall(line)))
         line = _OTHERS.sub(" ", line)
-    more += sum(len(found) / 3 for found in _CAPITALS.findall(line))
-    more += sum(ceil(len(found) / _TABS) for found in _BLANKS.findall(line)) + len(_CONTROLS.findall(line))
+    more += sum(len(match) / 3 for match in _CAPITALS.findall(line))
+    more += sum(ceil(len(match) / _TABS) for match in _BLANKS.findall(line)) + len(_CONTROLS.findall(line))
     return ceil(more + sum(map(_of_word, _WORDS.findall(line))))
 
 
@@ -69,8 +69,8 @@ def _of_word(word: str) -> float:
 
 @lru_cache(maxsize=4_096)
 def _of_letter(letter: str) -> float:
-    known = next((size for script, size in _SCRIPTS if script.match(letter)), None)
-    return len(letter.encode("utf-8", "replace")) if known is None else known
+    cost = next((size for script, size in _SCRIPTS if script.match(letter)), None)
+    return len(letter.encode("utf-8", "replace")) if cost is None else cost
 
 
 def cut(text: str, limit: int) -> str:
@@ -84,7 +84,7 @@ def cut(text: str, limit: int) -> str:
             low = middle
         else:
             high = middle - 1
-    kept = text[:low]
-    at_word = kept.rfind(" ")
-    kept = kept[:at_word] if at_word > len(kept) // 2 else kept
-    return kept.rstrip() + "…" if low else ""
+    prefix = text[:low]
+    at_word = prefix.rfind(" ")
+    prefix = prefix[:at_word] if at_word > len(prefix) // 2 else prefix
+    return prefix.rstrip() + "…" if low else ""

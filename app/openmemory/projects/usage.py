@@ -151,14 +151,14 @@ class ReadCounts:
         which = await self._which(caller, namespace, days)
         async with self._database.transaction() as tx:
             rows = await _rows(tx, caller, [*which, ReadUsage.tool != _PACKS], days)
-            known = {PERSON, *await spelling.readable_names(tx, caller, {row.namespace for row in rows})}
+            names = {PERSON, *await spelling.readable_names(tx, caller, {row.namespace for row in rows})}
         # A call may name anything. The name is told only where there is something to read under it.
         if namespace is not None:
-            rows = [row for row in rows if row.namespace in known]
+            rows = [row for row in rows if row.namespace in names]
         by_tool, by_day = dict[tuple[str, str], list[Any]](), dict[tuple[date, str, str, str], list[Any]]()
         for row in rows:
             by_tool.setdefault((row.name, row.tool), []).append(row)
-            project = row.namespace if row.namespace in known else PERSON
+            project = row.namespace if row.namespace in names else PERSON
             by_day.setdefault((row.day, row.name, row.tool, project), []).append(row)
         tools = [AppToolCalls(**_of_tools(some), app_name=app, tool=tool) for (app, tool), some in by_tool.items()]
         listed = [
@@ -175,8 +175,8 @@ class ReadCounts:
         which = [ReadUsage.user_id == caller.user_id, ReadUsage.day >= since]
         if not caller.owner:
             which.append(ReadUsage.app_id == caller.app_id)
-        asked = () if namespace is None else (validation.name(namespace, "namespace", self._limits),)
-        reached = caller.reached(asked)
+        namespaces = () if namespace is None else (validation.name(namespace, "namespace", self._limits),)
+        reached = caller.reached(namespaces)
         if reached is None:
             which.append(false())
         elif reached:
@@ -191,9 +191,9 @@ async def _rows(tx: Tx, caller: Caller, which: list[ColumnElement[bool]], days: 
     counts = [getattr(ReadUsage, name) for name in _COUNTS]
     places = ReadUsage.day, App.name, ReadUsage.namespace, ReadUsage.tool
     rows = select(*counts, *places).join(App, App.id == ReadUsage.app_id).where(*which)
-    found = (await tx.execute(rows.order_by(ReadUsage.day.desc(), *places[1:]))).all()
+    reads = (await tx.execute(rows.order_by(ReadUsage.day.desc(), *places[1:]))).all()
     await audit_log.record(tx, caller, AuditAction.PROJECT_USAGE, detail={"days": days})
-    return [*found]
+    return [*reads]
 
 
 def _sums(rows: Iterable[Any], names: Sequence[str] = _COUNTS) -> dict[str, int]:

@@ -28,7 +28,7 @@ from openmemory.memories.intake import KEYED, Intake
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryCreate, MemoryRecord
 from openmemory.memories.state import State
-from openmemory.projects import kept
+from openmemory.projects import singletons
 from openmemory.projects.schemas import NewValue, StoredValue, ValuePage, ValueSet
 from openmemory.sources import listing
 
@@ -59,26 +59,26 @@ class Values:
         checked = self._intake.created(memory, field="value", own=True)
         caller.may_write(checked.namespace)
         await self._rates.save(caller, 1)
-        done = await self._set(caller, checked)
+        result = await self._set(caller, checked)
         self._delivery.wake()
-        return done
+        return result
 
     def _name(self, topic: str, key: str) -> str:
         topic, key = self._topic(topic), validation.name(key, "key", self._limits)
         return validation.name(f"{topic}/{key}", "key", self._limits)
 
     def _topic(self, topic: str) -> str:
-        return kept.value_topic(validation.name(topic, "topic", self._limits))
+        return singletons.value_topic(validation.name(topic, "topic", self._limits))
 
     @retry_on_conflict
     async def _set(self, caller: Caller, new: CheckedMemory) -> ValueSet:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "set values")
-            there = await kept.present(tx, caller, new.namespace, KEYED, new.key)
-            done = await kept.keep(tx, caller, there, new, self._intake.labels)
-            if done.event is Event.UPDATE:
-                await access_log.record(tx, caller, AccessType.UPDATE, [done.id])
-        return ValueSet(*done)
+            there = await singletons.present(tx, caller, new.namespace, KEYED, new.key)
+            result = await singletons.save(tx, caller, there, new, self._intake.labels)
+            if result.event is Event.UPDATE:
+                await access_log.record(tx, caller, AccessType.UPDATE, [result.id])
+        return ValueSet(*result)
 
     async def get(self, caller: Caller, topic: str, key: str, namespaces: Sequence[str] = ("default",)) -> StoredValue:
         """The value under a topic and a key, of the first of the namespaces that has one.
@@ -92,7 +92,7 @@ class Values:
         await self._rates.search(caller)
         async with self._database.statement() as tx:
             for namespace in places:
-                if (record := await kept.read(tx, caller, KEYED, namespace, name)) is not None:
+                if (record := await singletons.read(tx, caller, KEYED, namespace, name)) is not None:
                     return stored_value(record)
         raise _no_value()
 
@@ -102,7 +102,7 @@ class Values:
     def _which(self, topic: str, key: str, namespace: str) -> ColumnElement[bool]:
         name = self._name(topic, key)
         place = Memory.namespace == validation.name(namespace, "namespace", self._limits)
-        return place & kept.of_kind(KEYED) & (Memory.key == name)
+        return place & singletons.of_kind(KEYED) & (Memory.key == name)
 
     async def list(
         self,
@@ -121,7 +121,7 @@ class Values:
         caller.may_read()
         listing.check_page(page, size)
         place = Memory.namespace.in_(self._places(namespaces))
-        which = place & kept.of_kind(KEYED) & readable_by(caller, Memory)
+        which = place & singletons.of_kind(KEYED) & readable_by(caller, Memory)
         if topic is not None:
             which &= func.starts_with(Memory.key, self._topic(topic) + "/")
         await self._rates.search(caller)
@@ -156,7 +156,7 @@ class Values:
 
 def stored_value(record: MemoryRecord) -> StoredValue:
     """A memory of the kind `keyed` as a value."""
-    topic, key, value = kept.value_parts(record.key, record.content)
+    topic, key, value = singletons.value_parts(record.key, record.content)
     return StoredValue(
         record.id, topic, key, value, record.namespace, record.text_app_name, record.revision, record.created_at,
         record.updated_at, record.labels,

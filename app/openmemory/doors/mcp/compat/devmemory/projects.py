@@ -17,8 +17,8 @@ from openmemory.doors.mcp.untrusted import Untrusted
 from openmemory.errors import NotFound
 from openmemory.memories.intake import KEYED
 from openmemory.memories.schemas import Event
-from openmemory.projects.kept import value_parts
 from openmemory.projects.schemas import NewProject, NewValue, RegisteredProject, StoredValue
+from openmemory.projects.singletons import value_parts
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 

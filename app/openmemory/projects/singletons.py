@@ -53,12 +53,12 @@ _ORDER = _first_written(), Memory.updated_at.desc(), Memory.id
 
 _ESCAPED = re.compile("%(25|2F)")
 """A part of a topic that looks like an escape."""
-_MEANT = {"%25": "%", "%2F": "/"}
-_ESCAPE = re.compile("|".join(_MEANT))
+_CHARACTERS = {"%25": "%", "%2F": "/"}
+_ESCAPE = re.compile("|".join(_CHARACTERS))
 
 
-class Kept(NamedTuple):
-    """The memory that is kept, and what became of it."""
+class SavedMemory(NamedTuple):
+    """A stored memory, and what became of it."""
 
     id: UUID
     event: Event
@@ -80,7 +80,7 @@ def value_topic(topic: str) -> str:
 def value_parts(key: str | None, content: str) -> tuple[str, str, str]:
     """The topic, the key and the value of a memory of the kind `keyed`."""
     topic, _, name = (key or "").partition("/")
-    return _ESCAPE.sub(lambda found: _MEANT[found[0]], topic), name, content.removeprefix(f"{key}: ")
+    return _ESCAPE.sub(lambda match: _CHARACTERS[match[0]], topic), name, content.removeprefix(f"{key}: ")
 
 
 def of_kind(kind: str) -> ColumnElement[bool]:
@@ -146,8 +146,10 @@ async def clashes(tx: Tx, caller: Caller, namespaces: Sequence[str]) -> list[UUI
     same = newer == func.concat(placed.c.app_id, placed.c.hash)
     number = func.row_number().over(**across)
     counting = select(placed.c.id, same.label("same"), number.label("number")).where(placed.c.place == 1)
-    found = counting.subquery("found")
-    return list(await tx.scalars(select(found.c.id).where(found.c.number > 1, ~found.c.same), caller.parameters))
+    numbered = counting.subquery("found")
+    return list(
+        await tx.scalars(select(numbered.c.id).where(numbered.c.number > 1, ~numbered.c.same), caller.parameters)
+    )
 
 
 @cache
@@ -167,7 +169,7 @@ def _counting(owner: bool, default: Default, kind: str) -> CompiledStatement:
     return CompiledStatement(select(counting).add_cte(*logs))
 
 
-async def keep(tx: Tx, caller: Caller, there: Present | None, new: CheckedMemory, labels: Flagging) -> Kept:
+async def save(tx: Tx, caller: Caller, there: Present | None, new: CheckedMemory, labels: Flagging) -> SavedMemory:
     """Add the memory, or make it the new text of the one that is `there`.
 
     Raises:
@@ -183,9 +185,9 @@ async def keep(tx: Tx, caller: Caller, there: Present | None, new: CheckedMemory
                 code="duplicate_memory",
                 hint="Delete or archive it first.",
             )
-        return Kept(added.id, Event.ADD, 1)
+        return SavedMemory(added.id, Event.ADD, 1)
     change = MemoryUpdate(text=new.text, metadata=new.metadata)
     await changes.update_text(tx, caller, Memory.id == there.id, change, labels)
     revision = await tx.scalar(select(Memory.revision).where(Memory.id == there.id))
     assert revision is not None
-    return Kept(there.id, Event.NONE if revision == there.revision else Event.UPDATE, revision)
+    return SavedMemory(there.id, Event.NONE if revision == there.revision else Event.UPDATE, revision)
