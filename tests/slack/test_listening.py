@@ -30,11 +30,11 @@ async def _taken(
         socket = await asyncio.to_thread(fake.connections.get, True, 20)
         for number, event in enumerate(sent):
             socket.event(f"e{number}", event)
-            heard, seen = await asyncio.wait_for(anext(coming), 20)
-            assert heard == event
-            if (part := part_of(heard, CHANNELS, people)) is not None:
+            received, acknowledge = await asyncio.wait_for(anext(coming), 20)
+            assert received == event
+            if (part := part_of(received, CHANNELS, people)) is not None:
                 await save(part)
-            await seen()
+            await acknowledge()
             assert await asyncio.to_thread(fake.acknowledged.get, True, 20) == f"e{number}"
             if number == drop_after:
                 socket.drop()

@@ -60,7 +60,7 @@ _OUT_OF_THE_WAY = 1_000_000_000
 class _Storable(NamedTuple):
     """A message as it may be stored."""
 
-    said: SlackMessage
+    message: SlackMessage
     content: str
     speaker: str
     labels: list[str]
@@ -105,15 +105,15 @@ class SlackChannels:
         caller.may_write(namespace)
         part = replace(part, channel=namespace.removeprefix(_PREFIX))
         await self._rates.save(caller, max(1, -(-len(part.messages) // _MESSAGES_OF_A_SAVE)))
-        done = SlackSaved()
-        checked = await asyncio.to_thread(self._checked, part, done)
+        totals = SlackSaved()
+        checked = await asyncio.to_thread(self._checked, part, totals)
         result = await self._save(caller, namespace, part, checked)
         for field in ("added", "changed", "removed", "unchanged"):
-            setattr(done, field, getattr(result, field))
+            setattr(totals, field, getattr(result, field))
         self._delivery.wake()
-        return done
+        return totals
 
-    async def record_sent(self, caller: Caller, what: str, channel: str) -> None:
+    async def record_message(self, caller: Caller, what: str, channel: str) -> None:
         """Log that a message or a file was sent to a channel of Slack."""
         async with self._database.transaction() as tx:
             await audit_log.record(tx, caller, AuditAction.SLACK_SEND, detail={"what": what, "channel": channel[:100]})
@@ -139,23 +139,23 @@ class SlackChannels:
             raise Invalid("channel", "must be the name of a channel, such as general")
         return validation.name(_PREFIX + name, "channel", self._limits)
 
-    def _checked(self, part: ChannelPart, done: SlackSaved) -> list[_Storable]:
+    def _checked(self, part: ChannelPart, totals: SlackSaved) -> list[_Storable]:
         checked = list[_Storable]()
-        for said in {one.ts: one for one in part.messages}.values():
-            new = NewMessage(said.text, said.author, said.ts, None, _metadata(part, said))
+        for message in {one.ts: one for one in part.messages}.values():
+            new = NewMessage(message.text, message.author, message.ts, None, _metadata(part, message))
             result = self._checks.checked(new)
             if isinstance(result, CheckedMessage):
-                checked.append(_Storable(said, result.message.content, result.message.role, result.labels))
-                done.redacted += bool(result.redacted)
+                checked.append(_Storable(message, result.message.content, result.message.role, result.labels))
+                totals.redacted += bool(result.redacted)
             else:
-                done.refused.append(RefusedSlackMessage(said.ts, result.message))
+                totals.refused.append(RefusedSlackMessage(message.ts, result.message))
         return checked
 
     @retry_on_conflict
     async def _save(
         self, caller: Caller, namespace: str, part: ChannelPart, checked: Sequence[_Storable]
     ) -> SlackSaved:
-        done, prefix = SlackSaved(), f"{_PREFIX}{part.channel_id}"
+        result, prefix = SlackSaved(), f"{_PREFIX}{part.channel_id}"
         place = {
             "user_id": caller.user_id, "app_id": caller.app_id, "namespace": namespace, "prefix": f"{prefix}/",
         }  # fmt: skip
@@ -166,33 +166,33 @@ class SlackChannels:
             # Everything of a channel has this app and this namespace, so that one rule decides.
             await refuse_unreadable(tx, caller, Source, id_)
             stored = await _stored(tx, place, part)
-            given, changes = {one.ts for one in part.messages}, _Changes([], [], [])
-            roots = {one.said.thread_ts for one in checked} - {None}
+            timestamps, changes = {one.ts for one in part.messages}, _Changes([], [], [])
+            roots = {one.message.thread_ts for one in checked} - {None}
             added, moved, erased = changes
             for one in checked:
-                before, locator = stored.pop(one.said.ts, None), _locator(prefix, one.said)
+                before, locator = stored.pop(one.message.ts, None), _locator(prefix, one.message)
                 same = before is not None and (before.content, before.speaker) == (one.content, one.speaker)
                 if before is None or not same:
                     added.append(one)
                     erased += [before.id] if before else []
-                    done.changed += before is not None
-                    done.added += before is None
+                    result.changed += before is not None
+                    result.added += before is None
                 elif before.locator != locator:
-                    moved.append({"id": before.id, "locator": locator, "ts": one.said.thread_ts})
+                    moved.append({"id": before.id, "locator": locator, "ts": one.message.thread_ts})
                 else:
-                    done.unchanged += 1
+                    result.unchanged += 1
             for ts, row in stored.items():
-                if ts in given:
+                if ts in timestamps:
                     continue  # it cannot be stored as it is now
                 if row.gone or ts in part.gone:
                     erased.append(row.id)
-                    done.removed += 1
+                    result.removed += 1
                 elif ts in roots and row.locator != f"{prefix}/{ts}":
                     moved.append({"id": row.id, "locator": f"{prefix}/{ts}", "ts": ts})
-            done.changed += len(moved)
+            result.changed += len(moved)
             await _write(tx, caller, place, part, changes)
             await _reached(tx, id_, part)
-        return done
+        return result
 
     async def stored(self, caller: Caller) -> StoredChannels:
         """The channels whose messages the caller may read, by name."""
@@ -207,17 +207,17 @@ class SlackChannels:
         states = select(Source.namespace, Source.locator, Source.metadata_).where(
             readable_by(caller, Source), _kind(), Source.locator.regexp_match(f"^{_PREFIX}[A-Z0-9]+$")
         )
-        found = dict[tuple[str, str], StoredChannel]()
+        channels = dict[tuple[str, str], StoredChannel]()
         async with self._database.transaction() as tx:
             for namespace, locator, state in await tx.execute(states, caller.parameters):
                 name, its = namespace.removeprefix(_PREFIX), locator.removeprefix(_PREFIX)
-                found[name, its] = StoredChannel(name, its, 0, None, None, state.get("since"), state.get("through"))
+                channels[name, its] = StoredChannel(name, its, 0, None, None, state.get("since"), state.get("through"))
             for namespace, its, count, oldest, newest in await tx.execute(counted, caller.parameters):
                 name = namespace.removeprefix(_PREFIX)
-                known = found.setdefault((name, its), StoredChannel(name, its, 0, None, None, None, None))
-                known.messages, known.oldest, known.newest = count, oldest, newest
-            await audit_log.record(tx, caller, AuditAction.THREAD_LIST, detail={"channels": len(found)})
-        return StoredChannels(caller.user, [found[key] for key in sorted(found)])
+                channel = channels.setdefault((name, its), StoredChannel(name, its, 0, None, None, None, None))
+                channel.messages, channel.oldest, channel.newest = count, oldest, newest
+            await audit_log.record(tx, caller, AuditAction.THREAD_LIST, detail={"channels": len(channels)})
+        return StoredChannels(caller.user, [channels[key] for key in sorted(channels)])
 
     async def speakers(self, caller: Caller, author: str) -> list[str]:
         """The names under which an author speaks in the channels that the caller may read: it may be a name or an id,
@@ -226,13 +226,13 @@ class SlackChannels:
         Raises:
             Invalid: the author cannot be a name.
         """
-        named = validation.name(author, "author", self._limits).removeprefix("@").lower()
+        name = validation.name(author, "author", self._limits).removeprefix("@").lower()
         names = [Passage.metadata_[key].astext for key in ("slack_user_id", "slack_user_name", "slack_real_name")]
         mine = readable_by(caller, Passage), func.starts_with(Passage.thread_id, _PREFIX)
         its = [func.lower(one) == bindparam("author", type_=Text) for one in (Passage.speaker, *names)]
-        found = select(Passage.speaker).where(*mine, its[0] | its[1] | its[2] | its[3]).distinct().limit(20)
+        query = select(Passage.speaker).where(*mine, its[0] | its[1] | its[2] | its[3]).distinct().limit(20)
         async with self._database.transaction() as tx:
-            return [one for one in await tx.scalars(found, {**caller.parameters, "author": named}) if one]
+            return [one for one in await tx.scalars(query, {**caller.parameters, "author": name}) if one]
 
     @retry_on_conflict
     async def forget(self, caller: Caller, channel: str) -> ChannelForgotten:
@@ -260,12 +260,12 @@ class SlackChannels:
 
 async def _stored(tx: Tx, place: Mapping[str, Any], part: ChannelPart) -> dict[str, Any]:
     """The stored messages that this part may change, by `ts`. `gone`: it must have them, or Slack has not."""
-    named = {one.ts for one in part.messages} | set(part.gone)
-    named |= {one.thread_ts for one in part.messages if one.thread_ts is not None}
-    whole = [each for said in part.threads.values() for each in said]
+    timestamps = {one.ts for one in part.messages} | set(part.gone)
+    timestamps |= {one.thread_ts for one in part.messages if one.thread_ts is not None}
+    whole = [each for messages in part.threads.values() for each in messages]
     values = {
         **place,
-        "times": [moment_of(ts) for ts in named],
+        "times": [moment_of(ts) for ts in timestamps],
         "after": None if part.after is None else moment_of(part.after),
         "until": None if part.until is None else moment_of(part.until),
         "threads": [f"{place['prefix']}{ts}" for ts in part.threads],
@@ -280,8 +280,8 @@ async def _write(tx: Tx, caller: Caller, place: dict[str, Any], part: ChannelPar
     if not (added or moved or erased):
         return
     prefix = place["prefix"].removesuffix("/")
-    titles = {_locator(prefix, one.said): _title(part.channel, one) for one in added if one.said.begins}
-    targets = {_locator(prefix, one.said) for one in added} | {one["locator"] for one in moved}
+    titles = {_locator(prefix, one.message): _title(part.channel, one) for one in added if one.message.begins}
+    targets = {_locator(prefix, one.message) for one in added} | {one["locator"] for one in moved}
     touched = set((await tx.scalars(_SOURCES_OF, {"ids": [*erased, *(one["id"] for one in moved)]})).all())
     opened = await _opened(tx, place, {one: titles.get(one) for one in targets}) if targets else {}
     await passages.erase(tx, Passage.id.in_(erased))
@@ -293,10 +293,10 @@ async def _write(tx: Tx, caller: Caller, place: dict[str, Any], part: ChannelPar
         await outbox.add_entries(tx, ItemKind.PASSAGE, ids)
     rows = [
         {
-            "id": uuid4(), "source_id": opened[(locator := _locator(prefix, one.said))], "thread_id": locator,
-            "position": _OUT_OF_THE_WAY + len(moved) + number, "external_id": one.said.ts, "speaker": one.speaker,
-            "content": one.content, "metadata": _metadata(part, one.said),
-            "created_at": moment_of(one.said.ts), "labels": one.labels,
+            "id": uuid4(), "source_id": opened[(locator := _locator(prefix, one.message))], "thread_id": locator,
+            "position": _OUT_OF_THE_WAY + len(moved) + number, "external_id": one.message.ts, "speaker": one.speaker,
+            "content": one.content, "metadata": _metadata(part, one.message),
+            "created_at": moment_of(one.message.ts), "labels": one.labels,
         }
         for number, one in enumerate(added)
     ]  # fmt: skip
@@ -314,38 +314,38 @@ async def _reached(tx: Tx, id_: UUID, part: ChannelPart) -> None:
     """Remembers how far a channel was loaded: one range, which grows by what touches it."""
     if part.since is None or part.until is None:
         return
-    known: dict[str, Any] = await tx.scalar(select(Source.metadata_).where(Source.id == id_)) or {}
+    metadata: dict[str, Any] = await tx.scalar(select(Source.metadata_).where(Source.id == id_)) or {}
     since, through = part.since, part.until
-    if (first := known.get("since")) is not None and (last := known.get("through")) is not None:
+    if (first := metadata.get("since")) is not None and (last := metadata.get("through")) is not None:
         if moment_of(since) > moment_of(last) or moment_of(through) < moment_of(first):
             return
         since, through = min(since, first, key=moment_of), max(through, last, key=moment_of)
     values = {"since": since, "through": through}
-    await tx.execute(update(Source).where(Source.id == id_).values(metadata_=known | values))
+    await tx.execute(update(Source).where(Source.id == id_).values(metadata_=metadata | values))
 
 
 def _kind() -> ColumnElement[bool]:
     return Source.kind == literal_column(f"'{SourceKind.CONVERSATION.value}'")
 
 
-def _metadata(part: ChannelPart, said: SlackMessage) -> dict[str, Any]:
-    of_thread = {} if said.thread_ts is None else {"slack_thread_ts": said.thread_ts}
+def _metadata(part: ChannelPart, message: SlackMessage) -> dict[str, Any]:
+    of_thread = {} if message.thread_ts is None else {"slack_thread_ts": message.thread_ts}
     return {
         "slack_channel_name": part.channel, "slack_channel_id": part.channel_id,
-        "slack_real_name": said.real_name, "slack_user_name": said.user_name, "slack_user_id": said.user_id,
-        "message_ts": said.ts, **of_thread,
+        "slack_real_name": message.real_name, "slack_user_name": message.user_name, "slack_user_id": message.user_id,
+        "message_ts": message.ts, **of_thread,
     }  # fmt: skip
 
 
-def _locator(prefix: str, said: SlackMessage) -> str:
+def _locator(prefix: str, message: SlackMessage) -> str:
     """The conversation of a message: its thread, or its day."""
-    return f"{prefix}/{said.thread_ts or moment_of(said.ts).date().isoformat()}"
+    return f"{prefix}/{message.thread_ts or moment_of(message.ts).date().isoformat()}"
 
 
 def _title(channel: str, one: _Storable) -> str:
     """The title of a conversation: the channel, with the day or the beginning of its first message."""
-    if one.said.thread_ts is None:
-        return f"{channel}, {moment_of(one.said.ts).date().isoformat()}"
+    if one.message.thread_ts is None:
+        return f"{channel}, {moment_of(one.message.ts).date().isoformat()}"
     words = " ".join("".join(each if each.isprintable() else " " for each in one.content[:400]).split())
     return f"{channel}: {words[:_TITLE]}"
 
@@ -354,12 +354,12 @@ async def _opened(tx: Tx, place: Mapping[str, Any], titles: Mapping[str, str | N
     """The sources of these locators, made if needed, and locked until the transaction ends."""
     rows = [{"locator": locator, "title": title} for locator, title in titles.items()]
     try:
-        found = await tx.execute(_OPEN, {**place, "rows": exact_json.for_jsonb(rows)})
+        sources = await tx.execute(_OPEN, {**place, "rows": exact_json.for_jsonb(rows)})
     except exc.IntegrityError as error:
         if violated(error).startswith("fk_"):
             raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
         raise
-    return {row.locator: row.id for row in found}
+    return {row.locator: row.id for row in sources}
 
 
 _OPEN = text(

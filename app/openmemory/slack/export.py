@@ -66,8 +66,8 @@ class SlackExport:
         self.channels: list[ExportedChannel] = []
         for name in lists:
             for raw in self._list(name):
-                if (found := self._channel(raw, shared=_LISTS[name])) is not None:
-                    folder, channel = found
+                if (entry := self._channel(raw, shared=_LISTS[name])) is not None:
+                    folder, channel = entry
                     self.channels.append(ExportedChannel(channel, days.pop(folder, [])))
         self.unlisted = sorted(days)
         """Folders of messages of which no list says whose they are. They are not read."""
@@ -84,12 +84,12 @@ class SlackExport:
 
     def _list(self, name: str) -> list[Any]:
         try:
-            found = json.loads(self._files.read(name))
+            value = json.loads(self._files.read(name))
         except (ValueError, RecursionError) as error:
             raise Invalid(name, f"must be JSON: {str(error)[:100]}") from None
-        if not isinstance(found, list):
+        if not isinstance(value, list):
             raise Invalid(name, "must be a list")
-        return found
+        return value
 
     def _channel(self, raw: Any, *, shared: bool) -> tuple[str, SlackChannel] | None:
         """The folder of a channel, and the channel."""
@@ -124,8 +124,8 @@ def opened(path: Path) -> Iterator[SlackExport]:
         with zipfile.ZipFile(path) as archive:
             yield SlackExport(_Zip(archive))
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise Invalid("path", f"cannot be read as a folder or a ZIP file: {said[:200]}") from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise Invalid("path", f"cannot be read as a folder or a ZIP file: {reason[:200]}") from None
 
 
 class _Folder:
@@ -133,17 +133,17 @@ class _Folder:
         self._folder = folder
 
     def names(self) -> list[str]:
-        found = list[str]()
+        names = list[str]()
         for entry in self._folder.iterdir():
             if entry.is_symlink():
                 continue
             if entry.is_file():
-                found.append(entry.name)
+                names.append(entry.name)
             elif entry.is_dir():
-                found += [
+                names += [
                     f"{entry.name}/{one.name}" for one in entry.iterdir() if one.is_file() and not one.is_symlink()
                 ]
-        return found
+        return names
 
     def read(self, name: str) -> bytes:
         with (self._folder / name).open("rb") as file:

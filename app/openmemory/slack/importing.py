@@ -18,17 +18,17 @@ async def import_channel(export: SlackExport, one: ExportedChannel, save: Save, 
     Raises:
         Invalid: a file is no list of messages.
     """
-    done, waiting = SlackSaved(), list[SlackMessage]()
+    result, waiting = SlackSaved(), list[SlackMessage]()
     since: str | None = None
     after = ""
 
     async def send() -> None:
         nonlocal after
         until = max((each.ts for each in waiting), key=moment_of)
-        made = parts(one.channel, waiting, after, until)
-        made[-1].since = since
-        for part in made:
-            done.add(await save(part))
+        slices = parts(one.channel, waiting, after, until)
+        slices[-1].since = since
+        for part in slices:
+            result.add(await save(part))
         after = until
         waiting.clear()
 
@@ -41,4 +41,4 @@ async def import_channel(export: SlackExport, one: ExportedChannel, save: Save, 
             await send()
     if waiting:
         await send()
-    return done
+    return result

@@ -1,9 +1,9 @@
 """Follows what is said in channels, over Socket Mode.
 
 async with events(app_token, base_url) as coming:
-    async for event, seen in coming:
+    async for event, acknowledge in coming:
         ...
-        await seen()
+        await acknowledge()
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from slack_sdk.socket_mode.client import BaseSocketModeClient
     from slack_sdk.socket_mode.request import SocketModeRequest
 
-Seen = Callable[[], Awaitable[None]]
+Acknowledge = Callable[[], Awaitable[None]]
 """Tells Slack that an event was stored. It sends the others again."""
 
 
@@ -38,9 +38,9 @@ def part_of(
         part.gone = [ts for ts in (event.get("deleted_ts"),) if is_ts(ts)]
         return part if part.gone else None
     raw = event.get("message") if subtype == "message_changed" else event
-    found = message_of(raw, people, {channel.id: channel.name})
-    if isinstance(found, SlackMessage):
-        part.messages = [found]
+    message = message_of(raw, people, {channel.id: channel.name})
+    if isinstance(message, SlackMessage):
+        part.messages = [message]
         return part
     # Slack shows what is left of a deleted message with replies, or a text was taken out.
     ts = str(raw.get("ts")) if subtype == "message_changed" and isinstance(raw, Mapping) else ""
@@ -49,7 +49,7 @@ def part_of(
 
 
 @asynccontextmanager
-async def events(app_token: str, base_url: str) -> AsyncIterator[AsyncIterator[tuple[Mapping[str, Any], Seen]]]:
+async def events(app_token: str, base_url: str) -> AsyncIterator[AsyncIterator[tuple[Mapping[str, Any], Acknowledge]]]:
     """Opens a connection, and opens it again whenever it breaks. Yields events in their order.
 
     Raises:
@@ -63,23 +63,23 @@ async def events(app_token: str, base_url: str) -> AsyncIterator[AsyncIterator[t
 
     loop, waiting = asyncio.get_running_loop(), asyncio.Queue[tuple["SocketModeRequest", Mapping[str, Any]]]()
 
-    def heard(_: BaseSocketModeClient, request: SocketModeRequest) -> None:
+    def enqueue(_: BaseSocketModeClient, request: SocketModeRequest) -> None:
         event = request.payload.get("event") if request.type == "events_api" else None
         loop.call_soon_threadsafe(waiting.put_nowait, (request, event if isinstance(event, Mapping) else {}))
 
     # One worker keeps the order of the events.
     client = SocketModeClient(app_token, web_client=WebClient(base_url=base_url), concurrency=1)
-    client.socket_mode_request_listeners.append(heard)
+    client.socket_mode_request_listeners.append(enqueue)
 
-    async def coming() -> AsyncIterator[tuple[Mapping[str, Any], Seen]]:
+    async def coming() -> AsyncIterator[tuple[Mapping[str, Any], Acknowledge]]:
         while True:
             request, event = await waiting.get()
             answer = SocketModeResponse(envelope_id=request.envelope_id)
 
-            async def seen(answer: SocketModeResponse = answer) -> None:
+            async def acknowledge(answer: SocketModeResponse = answer) -> None:
                 await asyncio.to_thread(client.send_socket_mode_response, answer)
 
-            yield event, seen
+            yield event, acknowledge
 
     try:
         await asyncio.to_thread(client.connect)

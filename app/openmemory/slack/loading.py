@@ -75,37 +75,37 @@ async def load(
     Raises:
         Forbidden, NotFound, TooMany, Unavailable: Slack refuses. What was stored stays.
     """
-    done, skipped = SlackLoaded(channel.name, channel.id), Counter[str]()
+    result, skipped = SlackLoaded(channel.name, channel.id), Counter[str]()
     people, ends = await slack.people(), None if seconds is None else time.monotonic() + seconds
     names = {channel.id: channel.name}
     start, width = _start(channel, stored, now, days), _FIRST_WINDOW
     since, after, end = ts_of(start), ts_of(start), ts_of(now)
     while moment_of(after) < now:
         if ends is not None and time.monotonic() > ends:
-            done.complete = False
+            result.complete = False
             break
         until = min(now, moment_of(after) + width)
         raw = await _window(slack, channel, after, ts_of(until))
-        found = list(messages_of(raw, people, skipped, names))
+        messages = list(messages_of(raw, people, skipped, names))
         whole = dict[str, list[str]]()
-        for first in [one for one in found if threads and one.thread_ts == one.ts]:
+        for first in [one for one in messages if threads and one.thread_ts == one.ts]:
             replies = await _thread(slack, channel, first.ts)
-            said = list(messages_of(replies, people, skipped, names))
+            thread = list(messages_of(replies, people, skipped, names))
             # The first message is there, with a thread_ts, even if all replies are gone.
-            found += [one for one in said if one.ts != first.ts]
-            if len(said) <= MAX_THREAD:
-                whole[first.ts] = [one.ts for one in said] or [first.ts]
-            done.threads += 1
-        made = parts(channel, _once(found), after, ts_of(until))
-        made[-1].since, made[-1].threads = since, whole
-        for part in made:
-            done.saved.add(await save(part))
-        width = width * 4 if len(found) < _FEW else width / 2 if len(found) > _MANY else width
+            messages += [one for one in thread if one.ts != first.ts]
+            if len(thread) <= MAX_THREAD:
+                whole[first.ts] = [one.ts for one in thread] or [first.ts]
+            result.threads += 1
+        slices = parts(channel, _once(messages), after, ts_of(until))
+        slices[-1].since, slices[-1].threads = since, whole
+        for part in slices:
+            result.saved.add(await save(part))
+        width = width * 4 if len(messages) < _FEW else width / 2 if len(messages) > _MANY else width
         width, after = min(width, _LONGEST_WINDOW), ts_of(until)
-        done.through = after
-    done.through = done.through or end
-    done.skipped = dict(skipped)
-    return done
+        result.through = after
+    result.through = result.through or end
+    result.skipped = dict(skipped)
+    return result
 
 
 async def load_thread(slack: WebApi, channel: SlackChannel, save: Save, ts: str) -> SlackLoaded:
@@ -114,16 +114,16 @@ async def load_thread(slack: WebApi, channel: SlackChannel, save: Save, ts: str)
     Raises:
         Forbidden, NotFound, TooMany, Unavailable: Slack refuses.
     """
-    done, skipped = SlackLoaded(channel.name, channel.id, threads=1), Counter[str]()
+    result, skipped = SlackLoaded(channel.name, channel.id, threads=1), Counter[str]()
     raw = await _thread(slack, channel, ts)
-    found = _once(list(messages_of(raw, await slack.people(), skipped, {channel.id: channel.name})))
-    made = parts(channel, found)
-    if len(found) <= MAX_THREAD:
-        made[-1].threads = {ts: [one.ts for one in found]}
-    for part in made:
-        done.saved.add(await save(part))
-    done.skipped = dict(skipped)
-    return done
+    messages = _once(list(messages_of(raw, await slack.people(), skipped, {channel.id: channel.name})))
+    earliest = parts(channel, messages)
+    if len(messages) <= MAX_THREAD:
+        earliest[-1].threads = {ts: [one.ts for one in messages]}
+    for part in earliest:
+        result.saved.add(await save(part))
+    result.skipped = dict(skipped)
+    return result
 
 
 def _start(channel: SlackChannel, stored: StoredChannel | None, now: datetime, days: int | None) -> datetime:
@@ -161,15 +161,15 @@ async def _thread(slack: WebApi, channel: SlackChannel, ts: str) -> list[Any]:
 async def _whole(slack: WebApi, method: str, **parameters: str | bool) -> list[Any]:
     """The messages of all pages. They are read from the first page again if Slack forgets the cursor."""
     for attempt in range(_RESTARTS + 1):
-        found = list[Any]()
+        messages = list[Any]()
         try:
             async for page in slack.pages(method, "messages", **parameters):
-                found += page
+                messages += page
         except BrokenCursor:
             if attempt == _RESTARTS:
                 raise
             continue
-        return found
+        return messages
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -195,10 +195,10 @@ def parts(
     """Cuts the messages between two times into parts of a size that is stored together, oldest first."""
     ordered = sorted(messages, key=lambda one: moment_of(one.ts))
     cut = [ordered[at : at + PART] for at in range(0, len(ordered), PART)] or [[]]
-    made, reached = list[ChannelPart](), after
+    slices, reached = list[ChannelPart](), after
     for number, some in enumerate(cut):
         last = number == len(cut) - 1
         end = None if until is None or after is None else until if last else some[-1].ts
-        made.append(ChannelPart(channel.name, channel.id, some, reached if end else None, end))
+        slices.append(ChannelPart(channel.name, channel.id, some, reached if end else None, end))
         reached = end
-    return made
+    return slices

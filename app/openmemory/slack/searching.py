@@ -57,10 +57,10 @@ class SlackSearch:
                 continue
             for at in range(0, len(names), _TOGETHER):
                 some = tuple(self._channels.namespace(name) for name in dict.fromkeys(names[at : at + _TOGETHER]))
-                found = await self._search.passages(caller, self._query(query, some, speakers))
-                methods.add(found.search_method)
-                notes += [found.note] if found.note and found.results else []
-                hits += [_hit(one) for one in found.results]
+                answer = await self._search.passages(caller, self._query(query, some, speakers))
+                methods.add(answer.search_method)
+                notes += [answer.note] if answer.note and answer.results else []
+                hits += [_hit(one) for one in answer.results]
         hits.sort(key=lambda one: -one.score)
         method = "database_text" if Method.LEXICAL in methods else "qdrant_vector"
         if not methods:

@@ -44,7 +44,7 @@ class SlackUser:
 
 
 @dataclass(frozen=True, slots=True)
-class SlackSent:
+class SlackDelivery:
     """A message or a file that was sent: the id of the channel, and the `ts` of the message or the id of the file."""
 
     channel: str
@@ -76,7 +76,7 @@ class SlackSending:
         async with self._slack(caller) as slack:
             return await _user(slack, email)
 
-    async def message(self, caller: Caller, to: str, text: str, blocks: list[Any] | None = None) -> SlackSent:
+    async def message(self, caller: Caller, to: str, text: str, blocks: list[Any] | None = None) -> SlackDelivery:
         """Sends a message to a channel, by its name or id, or to a user, by e-mail address or id.
 
         `text` is in Slack's markup. `blocks` are the same in Slack's Block Kit; `text` then stands in notifications.
@@ -90,13 +90,13 @@ class SlackSending:
             raise Invalid("blocks", f"must have 1 to {MAX_BLOCKS} entries, not {len(blocks)}")
         async with self._slack(caller) as slack:
             channel = await _place(slack, to)
-            given = None if blocks is None else json.dumps(blocks)
-            answer = await slack.call("chat.postMessage", channel=channel, text=text, blocks=given, once=True)
-            sent = SlackSent(str(answer.get("channel") or channel), str(answer.get("ts") or ""))
-        await self._channels.record_sent(caller, "message", sent.channel)
-        return sent
+            blocks_json = None if blocks is None else json.dumps(blocks)
+            answer = await slack.call("chat.postMessage", channel=channel, text=text, blocks=blocks_json, once=True)
+            result = SlackDelivery(str(answer.get("channel") or channel), str(answer.get("ts") or ""))
+        await self._channels.record_message(caller, "message", result.channel)
+        return result
 
-    async def file(self, caller: Caller, to: str, name: str, content: str, comment: str | None = None) -> SlackSent:
+    async def file(self, caller: Caller, to: str, name: str, content: str, comment: str | None = None) -> SlackDelivery:
         """Sends a file of text, as `message` sends a message.
 
         Raises:
@@ -116,8 +116,8 @@ class SlackSending:
             await slack.call(
                 "files.completeUploadExternal", files=files, channel_id=channel, initial_comment=comment, once=True
             )
-        await self._channels.record_sent(caller, "file", channel)
-        return SlackSent(channel, str(place.get("file_id") or ""))
+        await self._channels.record_message(caller, "file", channel)
+        return SlackDelivery(channel, str(place.get("file_id") or ""))
 
     @asynccontextmanager
     async def _slack(self, caller: Caller) -> AsyncIterator[WebApi]:
@@ -131,8 +131,8 @@ class SlackSending:
 
     async def _upload(self, url: str, body: bytes) -> None:
         """Sends a file to the place that Slack names, without the token."""
-        given, own = urlsplit(url), urlsplit(self._settings.base_url)
-        if (given.scheme, given.netloc) not in {("https", _UPLOADS), (own.scheme, own.netloc)}:
+        target, own = urlsplit(url), urlsplit(self._settings.base_url)
+        if (target.scheme, target.netloc) not in {("https", _UPLOADS), (own.scheme, own.netloc)}:
             raise Unavailable("Slack names a place for the file that is not its own")
         async with self._egress.async_client([self._settings.base_url]) as http:
             try:
@@ -157,7 +157,7 @@ async def _place(slack: WebApi, to: str) -> str:
 async def _user(slack: WebApi, email: str) -> SlackUser:
     if not _EMAIL.fullmatch(email := email.strip()):
         raise Invalid("email", "must be an e-mail address, such as ada@example.com")
-    found = (await slack.call("users.lookupByEmail", email=email)).get("user")
-    if not isinstance(found, dict) or not _USER_ID.fullmatch(id_ := str(found.get("id"))):
+    user = (await slack.call("users.lookupByEmail", email=email)).get("user")
+    if not isinstance(user, dict) or not _USER_ID.fullmatch(id_ := str(user.get("id"))):
         raise Unavailable("Slack answers users.lookupByEmail without a user")
-    return SlackUser(id_, " ".join(str(found.get("real_name") or found.get("name") or id_).split())[:200])
+    return SlackUser(id_, " ".join(str(user.get("real_name") or user.get("name") or id_).split())[:200])

@@ -44,7 +44,7 @@ def person_of(raw: Any) -> tuple[str, Person] | None:
 
 def people_of(raw: Iterable[Any]) -> dict[str, Person]:
     """The members in a list, by id."""
-    return dict(found for one in raw if (found := person_of(one)) is not None)
+    return dict(person for one in raw if (person := person_of(one)) is not None)
 
 
 def messages_of(
@@ -52,11 +52,11 @@ def messages_of(
 ) -> Iterator[SlackMessage]:
     """Yields the messages that people and bots have written. `skipped` counts the others, by reason."""
     for one in raw:
-        found = message_of(one, people, channels)
-        if isinstance(found, SlackMessage):
-            yield found
+        message = message_of(one, people, channels)
+        if isinstance(message, SlackMessage):
+            yield message
         else:
-            skipped[found] += 1
+            skipped[message] += 1
 
 
 def message_of(raw: Any, people: Mapping[str, Person], channels: Mapping[str, str] = {}) -> SlackMessage | str:
@@ -79,21 +79,21 @@ def message_of(raw: Any, people: Mapping[str, Person], channels: Mapping[str, st
 def plain_text(text: str, people: Mapping[str, Person], channels: Mapping[str, str] = {}) -> str:
     """The text without Slack's markup: mentions become names, and links their label and address."""
 
-    def shown(found: re.Match[str]) -> str:
-        target, bar, label = found[1].partition("|")
+    def replacement(match: re.Match[str]) -> str:
+        target, bar, label = match[1].partition("|")
         if target.startswith(("@", "#", "!")):
             return _mention(target, label, people, channels)
         return f"{label} ({target})" if bar and label not in ("", target) else target
 
-    text = _ANGLES.sub(shown, text[:_LONGEST])
+    text = _ANGLES.sub(replacement, text[:_LONGEST])
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def _mention(target: str, label: str, people: Mapping[str, Person], channels: Mapping[str, str]) -> str:
     sign, id_ = target[0], target[1:]
     if sign == "@":
-        known = people.get(id_)
-        return "@" + (label or (known and (known.real_name or known.user_name)) or id_)
+        person = people.get(id_)
+        return "@" + (label or (person and (person.real_name or person.user_name)) or id_)
     if sign == "#":
         return "#" + (label or channels.get(id_) or id_)
     # <!here>, <!subteam^S1|@team>, <!date^...|shown>

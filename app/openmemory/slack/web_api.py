@@ -74,7 +74,7 @@ class WebApi:
             TooMany: Slack asks for a longer wait.
             Unavailable: Slack does not answer, or reports another error.
         """
-        form = {name: _sent(value) for name, value in parameters.items() if value is not None}
+        form = {name: _form_value(value) for name, value in parameters.items() if value is not None}
         for attempt in range(_ATTEMPTS):
             try:
                 answer = await small_json(
@@ -84,7 +84,7 @@ class WebApi:
                 status = error.response.status_code
                 if status != 429 and (status < 500 or once):
                     raise Unavailable(f"Slack answers {method} with the status {status}{_unsure(once)}") from None
-                wait = _asked_wait(error.response) if status == 429 else 2.0**attempt
+                wait = _retry_wait(error.response) if status == 429 else 2.0**attempt
                 if wait > _PATIENCE:
                     raise TooMany(f"Slack wants {wait:.0f} seconds between requests", retry_after=wait) from None
             except httpx.HTTPError as error:
@@ -95,8 +95,8 @@ class WebApi:
             else:
                 if answer.get("ok") is True:
                     return answer
-                if (said := _word(answer.get("error"))) != "ratelimited":
-                    raise _refusal(method, said, answer)
+                if (error_code := _word(answer.get("error"))) != "ratelimited":
+                    raise _refusal(method, error_code, answer)
                 wait = 30.0
             await self._pause(wait)
         raise Unavailable(f"Slack refuses {method} again and again; try later", retry_after=60)
@@ -110,8 +110,8 @@ class WebApi:
         cursor: str | None = None
         while True:
             answer = await self.call(method, once=False, limit=_PAGE, cursor=cursor, **parameters)
-            found = answer.get(field)
-            yield found if isinstance(found, list) else []
+            value = answer.get(field)
+            yield value if isinstance(value, list) else []
             more = answer.get("response_metadata")
             following = more.get("next_cursor") if isinstance(more, dict) else None
             if not isinstance(following, str) or not following:
@@ -145,10 +145,10 @@ class WebApi:
 
     async def _channels(self, types: str) -> list[SlackChannel]:
         people = await self.people()
-        found = list[SlackChannel]()
+        channels = list[SlackChannel]()
         async for page in self.pages("conversations.list", "channels", types=types, exclude_archived=False):
-            found += [channel for raw in page if (channel := _channel(raw, people)) is not None]
-        return sorted(found, key=lambda one: one.name)
+            channels += [channel for raw in page if (channel := _channel(raw, people)) is not None]
+        return sorted(channels, key=lambda one: one.name)
 
     async def channel(self, name: str) -> SlackChannel:
         """The channel of this name or id.
@@ -156,14 +156,14 @@ class WebApi:
         Raises:
             NotFound: the token reaches no such channel.
         """
-        wanted = name.strip().removeprefix("#").removeprefix("@")
-        if not wanted:
+        reference = name.strip().removeprefix("#").removeprefix("@")
+        if not reference:
             raise Invalid("channel", "must be the name of a channel, such as general, or its id")
         for one in await self.channels():
-            if wanted in (one.name, one.id, one.name.removeprefix("dm-")):
+            if reference in (one.name, one.id, one.name.removeprefix("dm-")):
                 return one
         hint = "Invite the app to it if it is private; `openmemory slack channels` lists what the token reaches."
-        raise NotFound(f"The token reaches no channel {wanted[:100]!r}.", code="channel_not_found", hint=hint)
+        raise NotFound(f"The token reaches no channel {reference[:100]!r}.", code="channel_not_found", hint=hint)
 
 
 @asynccontextmanager
@@ -190,25 +190,25 @@ def _channel(raw: Any, people: dict[str, Person]) -> SlackChannel | None:
     return SlackChannel(id_, name[:200], shared=not private, created=created if isinstance(created, int) else 0)
 
 
-def _refusal(method: str, said: str, answer: dict[str, Any]) -> OpenMemoryError:
-    if said in _TOKEN:
-        return Forbidden(f"Slack rejects the token ({said}).", code="slack_token", hint="`openmemory slack connect`.")
-    if said == "missing_scope":
+def _refusal(method: str, error: str, answer: dict[str, Any]) -> OpenMemoryError:
+    if error in _TOKEN:
+        return Forbidden(f"Slack rejects the token ({error}).", code="slack_token", hint="`openmemory slack connect`.")
+    if error == "missing_scope":
         needed = _word(answer.get("needed"))
         hint = "Add it to the app, and install that again; `openmemory slack manifest` prints all scopes."
         return Forbidden(f"The token lacks the scope {needed} for {method}.", code="slack_missing_scope", hint=hint)
-    if said in _ABSENT:
-        return NotFound(f"Slack answers {method} with {said}.", code=said, hint="Invite the app to the channel.")
-    if said == "invalid_cursor":
-        return BrokenCursor(f"Slack answers {method} with {said}")
-    return Unavailable(f"Slack answers {method} with {said}")
+    if error in _ABSENT:
+        return NotFound(f"Slack answers {method} with {error}.", code=error, hint="Invite the app to the channel.")
+    if error == "invalid_cursor":
+        return BrokenCursor(f"Slack answers {method} with {error}")
+    return Unavailable(f"Slack answers {method} with {error}")
 
 
 def _unsure(once: bool) -> str:
     return "; it may have been carried out" if once else ""
 
 
-def _asked_wait(response: httpx.Response) -> float:
+def _retry_wait(response: httpx.Response) -> float:
     """The seconds that `Retry-After` names."""
     try:
         return max(0.0, float(response.headers.get("Retry-After", "")))
@@ -216,14 +216,14 @@ def _asked_wait(response: httpx.Response) -> float:
         return 30.0
 
 
-def _sent(value: str | int | bool) -> str:
+def _form_value(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _word(value: Any) -> str:
     """An identifier in an answer: nothing else of that is shown."""
-    found = re.fullmatch(r"[\w:,. ]{1,100}", value) if isinstance(value, str) else None
-    return found[0] if found else "an error"
+    match = re.fullmatch(r"[\w:,. ]{1,100}", value) if isinstance(value, str) else None
+    return match[0] if match else "an error"
 
 
 def _line(value: Any) -> str:
