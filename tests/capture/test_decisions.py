@@ -10,12 +10,12 @@ import pytest
 
 from openmemory.capture.answers import MAX_OPERATIONS, Edit
 from openmemory.capture.decisions import decided
-from openmemory.capture.schemas import ModelDecisions, ShownMemory
+from openmemory.capture.schemas import ModelDecisions, PromptMemory
 from openmemory.memories.schemas import Event
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
-LISBON = ShownMemory(UUID(int=1), "Alice lives in Lisbon.", 1)
-PORTO = ShownMemory(UUID(int=2), "Alice lives in Porto.", 4)
+LISBON = PromptMemory(UUID(int=1), "Alice lives in Lisbon.", 1)
+PORTO = PromptMemory(UUID(int=2), "Alice lives in Porto.", 4)
 
 
 def run(*operations: Edit, orders: bool = False) -> ModelDecisions:

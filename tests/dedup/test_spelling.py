@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from openmemory.capture.answers import Edit
 from openmemory.capture.decisions import decided
-from openmemory.capture.schemas import ShownMemory
+from openmemory.capture.schemas import PromptMemory
 from openmemory.dedup.paraphrases import Relation, compare
 from openmemory.dedup.spelling import spelling
 from openmemory.memories.schemas import Event
@@ -137,6 +137,6 @@ def test_every_text_is_spelled_as_it_is(text: str):
 
 @pytest.mark.parametrize(("old", "new"), [*APART[:11], *SAME[:3]])
 def test_a_model_repeats_a_memory_only_with_its_signs(old: str, new: str):
-    memory = ShownMemory(UUID(int=1), old, 1)
+    memory = PromptMemory(UUID(int=1), old, 1)
     found = decided([Edit("ADD", text=new)], [memory], datetime.now(UTC))
     assert [one.event for one in found.decisions] == [Event.ADD if (old, new) in APART else Event.NONE]

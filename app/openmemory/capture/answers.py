@@ -32,7 +32,7 @@ _LISTS = ("operations", "memory", "memories", "facts")
 _TEXTS = ("text", "memory", "fact", "content")
 """The names of an operation's text, in the same way."""
 
-_NAMED = [re.compile(rf"\{{\s*+[\"']?{name}[\"']?\s*+:\s*+(?:[\"']\s*+)?\[") for name in _LISTS]
+_LIST_STARTS = [re.compile(rf"\{{\s*+[\"']?{name}[\"']?\s*+:\s*+(?:[\"']\s*+)?\[") for name in _LISTS]
 _IN_WORDS = re.compile(rf"({'|'.join(_OPS)})(?: *#?(\d{{1,6}}))? *[:\-\u2013\u2014] *(\S.*)", re.DOTALL)
 
 
@@ -68,10 +68,10 @@ def operations(reply: Reply, zone: ZoneInfo = UTC_ZONE) -> list[Edit]:
     """
     if reply.refused and not reply.text.strip():
         raise Malformed("you refused to answer")
-    found = _found(reply.text)
-    if found is None:
+    entries = _operation_list(reply.text)
+    if entries is None:
         raise Malformed(_why(reply))
-    return [_operation(each, zone) for each in found[: MAX_OPERATIONS + 1]]
+    return [_operation(each, zone) for each in entries[: MAX_OPERATIONS + 1]]
 
 
 def _why(reply: Reply) -> str:
@@ -82,7 +82,7 @@ def _why(reply: Reply) -> str:
     return 'it holds no JSON object with a list "operations"'
 
 
-def _found(text: str) -> list[Any] | None:
+def _operation_list(text: str) -> list[Any] | None:
     """The list of operations from the last object that has one, because models think aloud before it.
 
     Otherwise a bare list or a single operation, if no other brackets precede it. Operations inside an unterminated
@@ -90,8 +90,8 @@ def _found(text: str) -> list[Any] | None:
     """
     if (several := _several(text)) is not None:
         return several
-    for named in _NAMED:
-        if starts := [match.start() for match in named.finditer(text)]:
+    for pattern in _LIST_STARTS:
+        if starts := [match.start() for match in pattern.finditer(text)]:
             return _listed(_decoded(text, starts[-1]))
     first = re.search(r"[{\[]", text)
     value = None if first is None else _decoded(text, first.start())
@@ -108,8 +108,8 @@ def _several(text: str) -> list[Any] | None:
     if not text.lstrip().startswith("["):
         return None
     lists = [each for each in _decoded(text.lstrip()) or () if isinstance(each, dict) and not _is_operation(each)]
-    found = [listed for each in lists if (listed := _listed(each)) is not None]
-    return [one for listed in found for one in listed] if found else None
+    entries = [listed for each in lists if (listed := _listed(each)) is not None]
+    return [one for listed in entries for one in listed] if entries else None
 
 
 def _decoded(text: str, start: int = 0) -> Any:
@@ -147,8 +147,8 @@ def _text_of(value: Any) -> str:
 def _in_words(value: str) -> Edit:
     """An operation that is a plain text, such as "Alice likes figs." or "UPDATE 2: Alice likes figs and dates."."""
     text = _text(value)
-    if found := _IN_WORDS.fullmatch(text):
-        return Edit(_OPS[found[1]], _whole(found[2]), found[3])
+    if match := _IN_WORDS.fullmatch(text):
+        return Edit(_OPS[match[1]], _whole(match[2]), match[3])
     return Edit("" if text.upper() in _OPS or not text else "ADD", text=text)
 
 

@@ -16,7 +16,7 @@ from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.capture.decisions import refusal
-from openmemory.capture.schemas import Decision, ModelDecisions, Refusal, ShownMemory, Turn
+from openmemory.capture.schemas import Decision, ModelDecisions, PromptMemory, Refusal, Turn
 from openmemory.database.engine import Tx
 from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
@@ -51,7 +51,7 @@ class Applied:
         return sorted(touched(self.operations) | {each.id for each in self.refused if each.id is not None})
 
     @property
-    def written(self) -> int:
+    def change_count(self) -> int:
         """The number of changes made."""
         return sum(each["event"] != Event.NONE for each in self.operations)
 
@@ -87,8 +87,8 @@ class Applying:
                     applied.operations.append(await self._one(decision) | self._learned_from(decision))
             except (Invalid, NotFound, ConflictError) as error:
                 reason = {"secret_refused": "secret", "injection_refused": "injection"}.get(error.code, error.code)
-                told = refusal(reason, decision.text, decision.memory)
-                applied.refused.append(told.model_copy(update={"detail": error.message}))
+                entry = refusal(reason, decision.text, decision.memory)
+                applied.refused.append(entry.model_copy(update={"detail": error.message}))
             except exc.DataError:  # a value that PostgreSQL cannot store must not cost the others
                 log.exception("an operation of a language model cannot be stored")
                 applied.refused.append(refusal("invalid"))
@@ -107,34 +107,34 @@ class Applying:
     def _learned_from(self, decision: Decision) -> dict[str, int]:
         """The message that a decision is from, as results name it: its place in its thread, or else in the input."""
         number, position = self._message(decision), self._position(decision)
-        found = number if position is None else position
-        return {} if found is None else {"message": found}
+        place = number if position is None else position
+        return {} if place is None else {"message": place}
 
     async def _one(self, decision: Decision) -> dict[str, Any]:
         if decision.memory is None:
             return await self._add(decision)
         if decision.event is Event.NONE:
             return operation(Event.NONE, decision.memory.id, decision.memory.content)
-        before, said = await self._locked(decision.memory)
-        if said > self.at:
-            return await self._beside_later(decision, decision.memory, said)
+        before, said_at = await self._locked(decision.memory)
+        if said_at > self.at:
+            return await self._beside_later(decision, decision.memory, said_at)
         if decision.event is Event.SUPERSEDE:
             return await self._supersede(decision, decision.memory, before)
         if decision.event is Event.UPDATE:
             return await self._update(decision, decision.memory, before)
         return await self._delete(decision.memory, before)
 
-    async def _beside_later(self, decision: Decision, later: ShownMemory, said: datetime) -> dict[str, Any]:
+    async def _beside_later(self, decision: Decision, later: PromptMemory, said_at: datetime) -> dict[str, Any]:
         """Adds what was said before a memory that it would change. What that memory replaces is archived."""
         if decision.event is Event.DELETE:
             raise ConflictError("The memory was said after this text.", code="said_later")
-        done = await self._add(decision)
-        id_ = UUID(done["id"])
-        if decision.event is Event.SUPERSEDE and (done["event"] == Event.ADD or id_ in self.verbatim):
-            await superseding.supersede(self.tx, self.caller, id_, later.id, since=said)
-        return done
+        result = await self._add(decision)
+        id_ = UUID(result["id"])
+        if decision.event is Event.SUPERSEDE and (result["event"] == Event.ADD or id_ in self.verbatim):
+            await superseding.supersede(self.tx, self.caller, id_, later.id, since=said_at)
+        return result
 
-    async def _locked(self, memory: ShownMemory) -> tuple[dict[str, Any], datetime]:
+    async def _locked(self, memory: PromptMemory) -> tuple[dict[str, Any], datetime]:
         """Locks a memory and returns its state, and the time when it was said. Refuses it if the caller may not change
         it or its revision changed."""
         query = (
@@ -185,19 +185,19 @@ class Applying:
         new = {name: value for name, value in more.items() if value is not None and name not in metadata}
         return metadata | new if new else metadata
 
-    async def _supersede(self, decision: Decision, old: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
-        done = await self._add(decision)
-        if UUID(done["id"]) == old.id:
+    async def _supersede(self, decision: Decision, old: PromptMemory, before: dict[str, Any]) -> dict[str, Any]:
+        result = await self._add(decision)
+        if UUID(result["id"]) == old.id:
             return operation(Event.NONE, old.id, old.content)
-        await superseding.supersede(self.tx, self.caller, old.id, UUID(done["id"]), since=decision.since)
+        await superseding.supersede(self.tx, self.caller, old.id, UUID(result["id"]), since=decision.since)
         more = {"superseded_id": str(old.id), "previous_memory": old.content, "before": before}
-        return done | more | {"event": Event.SUPERSEDE.value, "added": done["event"] == Event.ADD}
+        return result | more | {"event": Event.SUPERSEDE.value, "added": result["event"] == Event.ADD}
 
-    async def _update(self, decision: Decision, memory: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
+    async def _update(self, decision: Decision, memory: PromptMemory, before: dict[str, Any]) -> dict[str, Any]:
         categories = tuple(dict.fromkeys((*before["categories"], *decision.categories)))
         metadata = self._metadata(before["metadata"], decision)
-        given = None if metadata is before["metadata"] else metadata
-        change = self.intake.changed(MemoryUpdate(decision.text, given, categories))
+        new_metadata = None if metadata is before["metadata"] else metadata
+        change = self.intake.changed(MemoryUpdate(decision.text, new_metadata, categories))
         await changes.update_text(
             self.tx, self.caller, Memory.id == memory.id, change, self.intake.labels, said=self.at
         )
@@ -205,10 +205,10 @@ class Applying:
         if revision == memory.revision:
             return operation(Event.NONE, memory.id, memory.content)
         await access_log.record(self.tx, self.caller, AccessType.UPDATE, [memory.id])
-        done = operation(Event.UPDATE, memory.id, change.text or "", revision=revision)
-        return done | {"previous_memory": memory.content, "before": before}
+        result = operation(Event.UPDATE, memory.id, change.text or "", revision=revision)
+        return result | {"previous_memory": memory.content, "before": before}
 
-    async def _delete(self, memory: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
+    async def _delete(self, memory: PromptMemory, before: dict[str, Any]) -> dict[str, Any]:
         await delete(self.tx, self.caller, memory.id)
         return operation(Event.DELETE, memory.id, memory.content, revision=memory.revision) | {"before": before}
 
@@ -224,19 +224,19 @@ async def delete(tx: Tx, caller: Caller, id_: UUID) -> None:
     await access_log.record(tx, caller, AccessType.DELETE, [id_], {"operation": "delete_by_id"})
 
 
-async def shown(tx: Tx, caller: Caller, ids: list[UUID]) -> list[ShownMemory]:
+async def readable_memories(tx: Tx, caller: Caller, ids: list[UUID]) -> list[PromptMemory]:
     """The memories that the caller may read, in the order of `ids`, without those flagged as prompt injection."""
-    found = {memory.id: memory for memory in await _noticed(tx, caller, Memory.id == func.any(ids), len(ids))}
-    return [found[id_] for id_ in ids if id_ in found]
+    by_id = {memory.id: memory for memory in await _prompt_memories(tx, caller, Memory.id == func.any(ids), len(ids))}
+    return [by_id[id_] for id_ in ids if id_ in by_id]
 
 
-async def newest(tx: Tx, caller: Caller, namespace: str, *, besides: list[UUID], limit: int) -> list[ShownMemory]:
+async def newest(tx: Tx, caller: Caller, namespace: str, *, besides: list[UUID], limit: int) -> list[PromptMemory]:
     """The newest memories of a namespace that the caller may read, without those flagged as prompt injection."""
     which = and_(Memory.user_id == caller.user_id, Memory.namespace == namespace, Memory.id != func.all(besides))
-    return await _noticed(tx, caller, which, limit)
+    return await _prompt_memories(tx, caller, which, limit)
 
 
-async def _noticed(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: int) -> list[ShownMemory]:
+async def _prompt_memories(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: int) -> list[PromptMemory]:
     query = (
         select(Memory.id, Memory.content, Memory.revision, SAID_AT.label("said"))
         .where(which, func.cardinality(Memory.labels) == 0, readable_by(caller, Memory))
@@ -244,7 +244,7 @@ async def _noticed(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: in
         .limit(limit)
     )
     rows = await tx.execute(query, caller.parameters)
-    return [ShownMemory(row.id, row.content, row.revision, row.said) for row in rows]
+    return [PromptMemory(row.id, row.content, row.revision, row.said) for row in rows]
 
 
 def operation(event: Event, id_: UUID, text: str, *, revision: int | None = None) -> dict[str, Any]:

@@ -32,16 +32,18 @@ class CaptureBacklog(NamedTuple):
     @property
     def problems(self) -> list[str]:
         """The problems that an operator should look into, in words."""
-        found = []
+        messages = []
         if self.late:
             why = f"; the last attempt failed: {self.error}" if self.error else ""
-            found.append(f"captures: {self.late:,} texts have waited for the language model for {LATE // 60} min{why}")
+            messages.append(
+                f"captures: {self.late:,} texts have waited for the language model for {LATE // 60} min{why}"
+            )
         if self.failed:
-            found.append(
+            messages.append(
                 f"captures: the language model could not read {self.failed:,} texts; they are kept and tried again, see"
                 " GET /api/v1/captures?status=failed"
             )
-        return found
+        return messages
 
 
 async def backlog(tx: Tx) -> CaptureBacklog:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from openmemory.capture.answers import MAX_OPERATIONS, Edit
 from openmemory.capture.prompt import KINDS
-from openmemory.capture.schemas import Decision, ModelDecisions, Refusal, ShownMemory
+from openmemory.capture.schemas import Decision, ModelDecisions, PromptMemory, Refusal
 from openmemory.dedup.spelling import Spelling, spelling
 from openmemory.memories.schemas import Event
 
@@ -28,7 +28,7 @@ _WORDS = {
 
 def decided(
     operations: Sequence[Edit],
-    memories: Sequence[ShownMemory],
+    memories: Sequence[PromptMemory],
     now: datetime,
     *,
     orders: bool = False,
@@ -39,48 +39,52 @@ def decided(
     `orders`: the input looks like a prompt injection, so it must not change any existing memory.
     `emotion`: True if the model was asked for the user's emotion.
     """
-    found = ModelDecisions()
-    said: dict[Spelling, ShownMemory | None] = {spelling(memory.content): memory for memory in memories}
+    result = ModelDecisions()
+    by_spelling: dict[Spelling, PromptMemory | None] = {spelling(memory.content): memory for memory in memories}
     about: set[int] = set()
     for operation in operations[:MAX_OPERATIONS]:
         memory = _memory(operation, memories)
         if (reason := _refused(operation, memory, about, orders=orders)) is not None:
-            found.refused.append(refusal(reason, operation.text, memory, operation.reason))
+            result.refused.append(refusal(reason, operation.text, memory, operation.reason))
             continue
         if operation.op == "NONE":
-            _nothing(found, operation, memory)
+            _nothing(result, operation, memory)
             continue
         if operation.number is not None:
             about.add(operation.number)
         event, plain = _EVENTS[operation.op], spelling(operation.text)
-        if event is not Event.DELETE and plain in said:
-            known = said[plain]
-            if event is not Event.SUPERSEDE or known is memory:
+        if event is not Event.DELETE and plain in by_spelling:
+            match = by_spelling[plain]
+            if event is not Event.SUPERSEDE or match is memory:
                 # Text that was read back from memory is not stored again: this memory already says it.
-                _repeated(found, operation, known)
+                _repeated(result, operation, match)
                 continue
         elif event is not Event.DELETE:
-            said[plain] = None
+            by_spelling[plain] = None
         decision = _decision(event, operation, memory, now)
-        found.decisions.append(replace(decision, emotion=operation.emotion) if emotion else decision)
+        result.decisions.append(replace(decision, emotion=operation.emotion) if emotion else decision)
     if len(operations) > MAX_OPERATIONS:
-        found.refused.append(refusal("too_many"))
-    return found
+        result.refused.append(refusal("too_many"))
+    return result
 
 
-def refusal(reason: str, text: str = "", memory: ShownMemory | None = None, said: str | None = None) -> Refusal:
-    """The reason why an operation is refused. A secret is not repeated. `said`: the model's own words."""
-    shown = None if reason == "secret" else text or None
-    detail = _WORDS.get(reason, reason) + (f" ({said})" if said and said.lower() != reason else "")
-    return Refusal(memory=shown, id=memory.id if memory else None, reason=reason, detail=detail)
+def refusal(
+    reason: str, text: str = "", memory: PromptMemory | None = None, model_reason: str | None = None
+) -> Refusal:
+    """The reason why an operation is refused. A secret is not repeated. `model_reason`: the model's own words."""
+    memory_text = None if reason == "secret" else text or None
+    detail = _WORDS.get(reason, reason) + (
+        f" ({model_reason})" if model_reason and model_reason.lower() != reason else ""
+    )
+    return Refusal(memory=memory_text, id=memory.id if memory else None, reason=reason, detail=detail)
 
 
-def _memory(operation: Edit, memories: Sequence[ShownMemory]) -> ShownMemory | None:
+def _memory(operation: Edit, memories: Sequence[PromptMemory]) -> PromptMemory | None:
     number = operation.number
     return memories[number - 1] if number is not None and 1 <= number <= len(memories) else None
 
 
-def _refused(operation: Edit, memory: ShownMemory | None, about: set[int], *, orders: bool) -> str | None:
+def _refused(operation: Edit, memory: PromptMemory | None, about: set[int], *, orders: bool) -> str | None:
     if operation.op == "NONE":
         return None
     if operation.op not in _EVENTS or (not operation.text and operation.op != "DELETE"):
@@ -94,22 +98,22 @@ def _refused(operation: Edit, memory: ShownMemory | None, about: set[int], *, or
     return "injection" if orders else None
 
 
-def _nothing(found: ModelDecisions, operation: Edit, memory: ShownMemory | None) -> None:
+def _nothing(result: ModelDecisions, operation: Edit, memory: PromptMemory | None) -> None:
     reason = (operation.reason or "").lower()
     reason = reason if reason in ("junk", "secret") else "known" if memory is not None else "junk"
     if memory is not None and reason == "known":
-        found.decisions.append(Decision(Event.NONE, memory, memory.content))
+        result.decisions.append(Decision(Event.NONE, memory, memory.content))
     elif operation.text or operation.reason:
-        found.refused.append(refusal(reason, operation.text, memory, operation.reason))
+        result.refused.append(refusal(reason, operation.text, memory, operation.reason))
 
 
-def _repeated(found: ModelDecisions, operation: Edit, known: ShownMemory | None) -> None:
-    found.refused.append(refusal("repeats", operation.text, known))
-    if known is not None:
-        found.decisions.append(Decision(Event.NONE, known, known.content))
+def _repeated(result: ModelDecisions, operation: Edit, match: PromptMemory | None) -> None:
+    result.refused.append(refusal("repeats", operation.text, match))
+    if match is not None:
+        result.decisions.append(Decision(Event.NONE, match, match.content))
 
 
-def _decision(event: Event, operation: Edit, memory: ShownMemory | None, now: datetime) -> Decision:
+def _decision(event: Event, operation: Edit, memory: PromptMemory | None, now: datetime) -> Decision:
     until = operation.until
     return Decision(
         event=event,

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from openmemory.capture import answers, applying, prompt
 from openmemory.capture.answers import Edit, Malformed
 from openmemory.capture.decisions import decided
-from openmemory.capture.schemas import ModelDecisions, ShownMemory, Turn
+from openmemory.capture.schemas import ModelDecisions, PromptMemory, Turn
 from openmemory.config.settings import Settings
 from openmemory.content_policy import injection, secrets
 from openmemory.database.engine import Database
@@ -106,7 +106,7 @@ class Extractor:
         except Invalid:  # the key is missing; the error is reported on use
             return True
 
-    async def extract(self, caller: Caller, said: CaptureInput, cost: Cost) -> ModelDecisions:
+    async def extract(self, caller: Caller, capture_input: CaptureInput, cost: Cost) -> ModelDecisions:
         """Decides which changes to make for an input. Adds to `cost` even if it fails.
 
         Raises:
@@ -121,27 +121,35 @@ class Extractor:
             raise LlmUnavailable(error.message, setup=True) from None
         if effective.llm is None:
             raise NoModel("no language model is configured any more", setup=True)
-        near = await self._near(caller, said)
+        near = await self._near(caller, capture_input)
         feels, zone = self._settings.capture.emotion, caller.timezone
-        form = prompt.schema(emotion=feels, messages=not isinstance(said.what, str))
+        form = prompt.schema(emotion=feels, messages=not isinstance(capture_input.what, str))
         cost.model = effective.llm.name
         llm, instructions = self._llms.of(effective.llm), effective.custom_instructions
         try:
-            operations = await self._asked(
-                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone, form
+            operations = await self._ask(
+                llm,
+                prompt.first(capture_input.what, near, capture_input.at, instructions, emotion=feels, zone=zone),
+                cost,
+                zone,
+                form,
             )
         except PromptTooLong as error:
             log.info("%s: asked again without memories: %s", cost.model, error)
             near = []
-            operations = await self._asked(
-                llm, prompt.first(said.what, near, said.at, instructions, emotion=feels, zone=zone), cost, zone, form
+            operations = await self._ask(
+                llm,
+                prompt.first(capture_input.what, near, capture_input.at, instructions, emotion=feels, zone=zone),
+                cost,
+                zone,
+                form,
             )
         policy = self._settings.capture.injection
-        orders = policy != "store" and any(map(injection.instructs, said.texts))
+        orders = policy != "store" and any(map(injection.instructs, capture_input.texts))
         return decided(operations, near, datetime.now(UTC), orders=orders, emotion=feels)
 
     @staticmethod
-    async def _asked(
+    async def _ask(
         llm: ProviderLlm, messages: list[Message], cost: Cost, zone: ZoneInfo, form: dict[str, Any]
     ) -> list[Edit]:
         """The operations that the model answers with. `form` is the schema of the answer."""
@@ -158,7 +166,7 @@ class Extractor:
             messages = prompt.repaired(messages, reply.text, problem)
         raise BadAnswer(f"the language model answered what cannot be used: {problem}")
 
-    async def _near(self, caller: Caller, said: CaptureInput) -> Sequence[ShownMemory]:
+    async def _near(self, caller: Caller, capture_input: CaptureInput) -> Sequence[PromptMemory]:
         """The memories nearest to the input that the caller may read and change.
 
         If few are near, the newest ones are added: "I am with Globex now" shares no word with "Alice works at Acme".
@@ -167,16 +175,18 @@ class Extractor:
             return []
         best: dict[UUID, float] = {}
         limit = self._search.at_most(NEAREST)
-        for piece in pieces(said.texts, min(PIECE, self._settings.limits.query)):
-            query = SearchQuery(piece, limit=limit, namespaces=(said.namespace,), everything=True)
+        for piece in pieces(capture_input.texts, min(PIECE, self._settings.limits.query)):
+            query = SearchQuery(piece, limit=limit, namespaces=(capture_input.namespace,), everything=True)
             for result in (await self._search.search(caller, query)).results:
                 if result.score is not None:  # an overview has none
                     best[result.id] = max(best.get(result.id, 0.0), result.score)
-        ids = sorted(best.keys() - set(said.verbatim), key=lambda id_: -best[id_])[:NEAREST]
-        besides = [*ids, *said.verbatim]
+        ids = sorted(best.keys() - set(capture_input.verbatim), key=lambda id_: -best[id_])[:NEAREST]
+        besides = [*ids, *capture_input.verbatim]
         async with self._database.statement() as tx:
-            near = await applying.shown(tx, caller, ids)
-            return near + await applying.newest(tx, caller, said.namespace, besides=besides, limit=NEAREST - len(near))
+            near = await applying.readable_memories(tx, caller, ids)
+            return near + await applying.newest(
+                tx, caller, capture_input.namespace, besides=besides, limit=NEAREST - len(near)
+            )
 
 
 def pieces(texts: Sequence[str], size: int) -> list[str]:

@@ -53,10 +53,10 @@ class _AlmostJson:
             return self._list(at + 1, depth + 1)
         if first in _CHUNK:
             return self._string(at)
-        if found := _LITERAL.match(self._text, at):
-            return _LITERALS.get(found[0].lower()), found.end()
-        if found := _NUMBER.match(self._text, at):
-            return _number(found[0]), found.end()
+        if match := _LITERAL.match(self._text, at):
+            return _LITERALS.get(match[0].lower()), match.end()
+        if match := _NUMBER.match(self._text, at):
+            return _number(match[0]), match.end()
         raise ValueError(f"no value at {at}")
 
     def _list(self, at: int, depth: int) -> tuple[list[Any], int]:
@@ -83,8 +83,8 @@ class _AlmostJson:
     def _key(self, at: int) -> tuple[str, int]:
         if self._text[at] in _CHUNK:
             return self._string(at)
-        if found := _KEY.match(self._text, at):
-            return found[0], found.end()
+        if match := _KEY.match(self._text, at):
+            return match[0], match.end()
         raise ValueError(f"no key at {at}")
 
     def _string(self, at: int) -> tuple[str, int]:
@@ -106,9 +106,9 @@ class _AlmostJson:
         raise ValueError("a string without its end")
 
     def _next(self, at: int) -> int:
-        found = _BETWEEN.match(self._text, at)
-        assert found is not None
-        return found.end()
+        match = _BETWEEN.match(self._text, at)
+        assert match is not None
+        return match.end()
 
 
 def _number(digits: str) -> int | float | None:

@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from openmemory.capture.schemas import ShownMemory, Turn
+from openmemory.capture.schemas import PromptMemory, Turn
 from openmemory.categories.taxonomy import NAMES
 from openmemory.llm.port import Message
 from openmemory.serialization.zones import UTC_ZONE, in_zone
@@ -17,7 +17,7 @@ from openmemory.serialization.zones import UTC_ZONE, in_zone
 KINDS = ("fact", "preference", "event", "plan", "decision", "instruction", "relationship", "skill")
 """The kinds of memories that a model distinguishes."""
 
-SHOWN = 600
+MAX_CHARACTERS = 600
 """Maximum number of characters of a memory that the model sees."""
 
 _OPERATION: dict[str, Any] = {
@@ -100,8 +100,8 @@ _AGAIN = (
 
 
 def first(
-    said: str | Sequence[Turn],
-    memories: Sequence[ShownMemory],
+    content: str | Sequence[Turn],
+    memories: Sequence[PromptMemory],
     said_at: datetime,
     instructions: str | None = None,
     *,
@@ -116,23 +116,23 @@ def first(
     """
     tag = token_hex(6)
     listed = "\n".join(f"{number}. {_listed(memory, zone)}" for number, memory in enumerate(memories, start=1))
-    if isinstance(said, str):
-        block = _json(said)
+    if isinstance(content, str):
+        block = _json(content)
     else:
         block = "\n".join(
             _json({"message": number, "role": turn.role, "content": turn.content})
-            for number, turn in enumerate(said, start=1)
+            for number, turn in enumerate(content, start=1)
         )
-    asked = (
-        f"Date: {in_zone(said_at, zone):%A, %Y-%m-%d %H:%M} ({_zone_shown(said_at, zone)})\n"
+    user_message = (
+        f"Date: {in_zone(said_at, zone):%A, %Y-%m-%d %H:%M} ({_zone_label(said_at, zone)})\n"
         f"<memories-{tag}>\n{listed or '(none)'}\n</memories-{tag}>\n"
         f"<said-{tag}>\n{block}\n</said-{tag}>"
     )
-    more = {"message": _SOURCE} if not isinstance(said, str) else {}
+    more = {"message": _SOURCE} if not isinstance(content, str) else {}
     more |= {"emotion": _FEELINGS} if emotion else {}
     rules = _RULES % {"fields": "".join(f', "{name}"' for name in more), "rules": "".join(more.values())}
     rules += _BESIDES + instructions.strip() if instructions and instructions.strip() else ""
-    return [{"role": "system", "content": rules}, {"role": "user", "content": asked}]
+    return [{"role": "system", "content": rules}, {"role": "user", "content": user_message}]
 
 
 def repaired(messages: Sequence[Message], answer: str, problem: str) -> list[Message]:
@@ -142,12 +142,12 @@ def repaired(messages: Sequence[Message], answer: str, problem: str) -> list[Mes
     return [*messages, before, {"role": "user", "content": _AGAIN.format(problem=problem)}]
 
 
-def _listed(memory: ShownMemory, zone: ZoneInfo) -> str:
-    text = _json(memory.content[:SHOWN])
-    return text if memory.said is None else f"{text} ({in_zone(memory.said, zone):%Y-%m-%d %H:%M})"
+def _listed(memory: PromptMemory, zone: ZoneInfo) -> str:
+    text = _json(memory.content[:MAX_CHARACTERS])
+    return text if memory.said_at is None else f"{text} ({in_zone(memory.said_at, zone):%Y-%m-%d %H:%M})"
 
 
-def _zone_shown(moment: datetime, zone: ZoneInfo) -> str:
+def _zone_label(moment: datetime, zone: ZoneInfo) -> str:
     """The name of a time zone and its offset at a moment, such as `Europe/Berlin, UTC+01:00`."""
     offset = in_zone(moment, zone).utcoffset()
     return zone.key if not offset else f"{zone.key}, {timezone(offset)}"

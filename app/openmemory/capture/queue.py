@@ -97,7 +97,7 @@ _RELEASE = text(
     """
 ).bindparams(bindparam("id", type_=Uuid), bindparam("holder", type_=Uuid))
 
-_HELD = text(
+_LOCK_CAPTURE = text(
     "SELECT id FROM captures WHERE id = :id AND holder = :holder AND status = 'working' FOR NO KEY UPDATE"
 ).bindparams(bindparam("id", type_=Uuid), bindparam("holder", type_=Uuid))
 
@@ -163,8 +163,8 @@ async def claim(database: Database, *, lease: float) -> ClaimedCapture | None:
         async with database.transaction() as tx:
             await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
             ids = list(await tx.scalars(_FIRST, {"most": most, "seen": seen}))
-            found = await (tx.execute(_CLAIM, values | {"ids": ids}) if ids else tx.execute(_CLAIM_FAILED, values))
-            row = found.one_or_none()
+            result = await (tx.execute(_CLAIM, values | {"ids": ids}) if ids else tx.execute(_CLAIM_FAILED, values))
+            row = result.one_or_none()
             if row is not None:
                 return ClaimedCapture(holder=holder, **row._mapping)
             if not ids:
@@ -184,10 +184,10 @@ async def release(tx: Tx, claimed: ClaimedCapture, *, pause: float, most: int) -
     await tx.execute(_RELEASE, {"id": claimed.id, "holder": claimed.holder, "pause": pause, "most": most})
 
 
-async def held(tx: Tx, claimed: ClaimedCapture) -> bool:
+async def holds(tx: Tx, claimed: ClaimedCapture) -> bool:
     """Returns True if this process still holds the capture. It then keeps it until the transaction ends."""
     values = {"id": claimed.id, "holder": claimed.holder}
-    return (await tx.execute(_HELD, values)).one_or_none() is not None
+    return (await tx.execute(_LOCK_CAPTURE, values)).one_or_none() is not None
 
 
 async def end_leases(tx: Tx) -> None:

@@ -23,14 +23,14 @@ _TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
 
 def columns_of(new: CaptureCreate) -> dict[str, Any]:
     """The columns `input`, `options` and `hash` of a new capture. Equal captures have the same hash."""
-    given: dict[str, Any] = {"text": new.like.text}
+    content: dict[str, Any] = {"text": new.like.text}
     if new.messages:
-        given = {"messages": [_columns_of_turn(turn) for turn in new.messages]}
+        content = {"messages": [_columns_of_turn(turn) for turn in new.messages]}
     like = asdict(new.like)
     shared = {
         name: value for name, value in like.items() if name not in ("text", "app") and value not in (None, (), {})
     }
-    raw = exact_json.dumps({"input": given, "options": shared})
+    raw = exact_json.dumps({"input": content, "options": shared})
     return exact_json.loads(raw) | {"hash": hashlib.sha256(raw).hexdigest()}  # type: ignore[no-any-return]
 
 
@@ -46,11 +46,11 @@ def options(column: dict[str, Any]) -> MemoryCreate:
 
 def input_of(claimed: ClaimedCapture) -> CaptureInput:
     """The input of a capture with its namespace and time."""
-    given = claimed.input
-    what = tuple(Turn(**turn) for turn in given["messages"]) if "messages" in given else given["text"]
+    content = claimed.input
+    what = tuple(Turn(**turn) for turn in content["messages"]) if "messages" in content else content["text"]
     at = claimed.options.get("created_at")
-    said = claimed.created_at if at is None else datetime.fromisoformat(at)
-    return CaptureInput(what, claimed.namespace, said, verbatim.ids(claimed.operations))
+    time = claimed.created_at if at is None else datetime.fromisoformat(at)
+    return CaptureInput(what, claimed.namespace, time, verbatim.ids(claimed.operations))
 
 
 def is_window(claimed: ClaimedCapture) -> bool:

@@ -59,13 +59,13 @@ class CaptureCreate:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownMemory:
-    """A memory as it was shown to the language model. `said`: the time when it got its text."""
+class PromptMemory:
+    """A memory as it was shown to the language model. `said_at`: the time when it got its text."""
 
     id: UUID
     content: str
     revision: int
-    said: datetime | None = None
+    said_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Decision:
     the message that it is from, as the model was shown them."""
 
     event: Event
-    memory: ShownMemory | None = None
+    memory: PromptMemory | None = None
     text: str = ""
     categories: tuple[str, ...] = ()
     kind: str | None = None

@@ -180,9 +180,9 @@ class Captures:
         caller.may_read()
         first, last = usage.days(first, last)
         async with self._database.transaction() as tx:
-            found = await usage.between(tx, caller, first, last)
+            report = await usage.between(tx, caller, first, last)
             await audit_log.record(tx, caller, AuditAction.STATS_READ)
-        return found
+        return report
 
     async def undo(self, caller: Caller, id_: UUID) -> CaptureView:
         """Undoes every change of a capture in one step, or cancels a waiting capture. A repeated call does nothing.
@@ -231,18 +231,18 @@ class Captures:
             await refuse_if_paused(tx, caller)
             if new.once is not None:
                 before = await idempotency.claim(tx, caller, new.once, "capture")
-                found = None if before is None else await _found(tx, caller, Capture.id == before.capture_id)
+                row = None if before is None else await _find(tx, caller, Capture.id == before.capture_id)
             else:
                 await lock(tx, f"capture {caller.app_id} {fingerprint}")
                 recent = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, self._settings.capture.repeat)
                 same = and_(Capture.hash == fingerprint, Capture.created_at > recent, Capture.status != Status.UNDONE)
-                found = await _found(tx, caller, same)
-            if found is not None:
-                if found.status == Status.FAILED:  # sending it again requests a retry
+                row = await _find(tx, caller, same)
+            if row is not None:
+                if row.status == Status.FAILED:  # sending it again requests a retry
                     again_ = {"status": Status.PENDING, "due_at": func.now(), "bad_answers": 0, "finished_at": None}
-                    await tx.execute(update(Capture).where(Capture.id == found.id).values(again_))
-                await audit_log.record(tx, caller, AuditAction.CAPTURE_ADD, [found.id], detail={"again": True})
-                return found.id, found.status in (Status.DONE, Status.UNDONE)
+                    await tx.execute(update(Capture).where(Capture.id == row.id).values(again_))
+                await audit_log.record(tx, caller, AuditAction.CAPTURE_ADD, [row.id], detail={"again": True})
+                return row.id, row.status in (Status.DONE, Status.UNDONE)
             values = columns | {
                 "user_id": caller.user_id, "app_id": caller.app_id, "namespace": new.like.namespace,
                 "principal": principal_of(caller.principal),
@@ -267,7 +267,7 @@ async def _one(tx: Tx, caller: Caller, id_: UUID) -> Any:
     return row
 
 
-async def _found(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> Any:
+async def _find(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> Any:
     query = (
         select(Capture.id, Capture.status)
         .where(Capture.app_id == caller.app_id, which)
@@ -291,8 +291,8 @@ async def _views(
         states = ALL_STATES if caller.owner else states
         query = select(Memory.id).where(Memory.id == func.any(ids), readable_by(caller, Memory, states=states))
         readable = set((await tx.scalars(query, caller.parameters)).all())
-    known = {str(id_) for id_ in readable}
-    return [_view(row, known) for row in rows]
+    readable_ids = {str(id_) for id_ in readable}
+    return [_view(row, readable_ids) for row in rows]
 
 
 def _view(row: Any, readable: set[str]) -> CaptureView:
@@ -309,10 +309,11 @@ def _view(row: Any, readable: set[str]) -> CaptureView:
 
 def _result(each: dict[str, Any], readable: set[str]) -> CaptureResult:
     followed = each.get("superseded_id")
-    shown = followed is None or followed in readable
+    is_readable = followed is None or followed in readable
     return CaptureResult(
         id=each["id"], memory=each["memory"], event=Event(each["event"]),
-        previous_memory=each.get("previous_memory") if shown else None, superseded_id=followed if shown else None,
+        previous_memory=each.get("previous_memory") if is_readable else None,
+        superseded_id=followed if is_readable else None,
         message=each.get("message"),
     )  # fmt: skip
 

@@ -31,9 +31,9 @@ async def undo(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]], int
         NotFound: the caller may not change one of the memories.
         ConflictError: a memory was changed since, or another memory now has the earlier text.
     """
-    done = [each for each in operations if each["event"] != Event.NONE]
-    now = await _locked(tx, caller, touched(done))
-    for each in reversed(done):
+    steps = [each for each in operations if each["event"] != Event.NONE]
+    now = await _locked(tx, caller, touched(steps))
+    for each in reversed(steps):
         match each["event"]:
             case Event.ADD:
                 await _unadd(tx, caller, each, now)
@@ -53,14 +53,14 @@ async def _locked(tx: Tx, caller: Caller, ids: set[UUID]) -> dict[str, Any]:
         .order_by(Memory.id)
         .with_for_update(key_share=True)
     )
-    found = {str(row.id): row for row in await tx.execute(query, caller.parameters)}
-    if len(found) < len(ids):
+    rows = {str(row.id): row for row in await tx.execute(query, caller.parameters)}
+    if len(rows) < len(ids):
         raise NotFound(
             "A memory of this capture is gone, or not yours to change any more.",
             code="memory_not_found",
             hint="Change the others one by one.",
         )
-    return found
+    return rows
 
 
 async def _unadd(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any]) -> None:

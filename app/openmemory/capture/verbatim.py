@@ -21,12 +21,12 @@ from openmemory.memories.models import IS_ACTIVE, Memory
 from openmemory.memories.schemas import Event
 
 
-def texts(said: str | Sequence[Turn], limit: int) -> list[str]:
+def texts(content: str | Sequence[Turn], limit: int) -> list[str]:
     """The input as texts of at most `limit` characters: a conversation is cut between its messages."""
-    if isinstance(said, str):
-        return [said]
+    if isinstance(content, str):
+        return [content]
     parts: list[str] = []
-    for turn in said:
+    for turn in content:
         line = f"{turn.role}: {turn.content}"
         line = line if len(line) <= limit else turn.content
         if parts and len(parts[-1]) + 1 + len(line) <= limit:
@@ -57,15 +57,15 @@ def ids(operations: Sequence[dict[str, Any]]) -> tuple[UUID, ...]:
 
 async def untouched(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]]) -> bool:
     """Locks these memories. Returns False if one of them was changed, hidden or removed since."""
-    made = {UUID(each["id"]): each["revision"] for each in operations if each["event"] == Event.ADD}
+    revisions = {UUID(each["id"]): each["revision"] for each in operations if each["event"] == Event.ADD}
     query = (
         select(Memory.id, Memory.revision)
-        .where(Memory.id == func.any(list(made)), IS_ACTIVE, readable_by(caller, Memory))
+        .where(Memory.id == func.any(list(revisions)), IS_ACTIVE, readable_by(caller, Memory))
         .order_by(Memory.id)
         .with_for_update(key_share=True)
     )
-    rows = (await tx.execute(query, caller.parameters)).all() if made else []
-    return len(rows) == len(made) and all(row.revision == made[row.id] for row in rows)
+    rows = (await tx.execute(query, caller.parameters)).all() if revisions else []
+    return len(rows) == len(revisions) and all(row.revision == revisions[row.id] for row in rows)
 
 
 async def superseded(
@@ -75,18 +75,18 @@ async def superseded(
 
     A memory stays if no fact was found, or if it is the fact.
     """
-    found = {each["id"] for each in facts}
+    fact_ids = {each["id"] for each in facts}
     follower = next((each for each in facts if each["event"] != Event.DELETE), None)
-    stays = [each for each in before if each["event"] == Event.ADD and (follower is None or each["id"] in found)]
-    kept = {each["id"] for each in stays}
-    operations = stays + [each for each in facts if each["id"] not in kept or each["event"] != Event.NONE]
+    stays = [each for each in before if each["event"] == Event.ADD and (follower is None or each["id"] in fact_ids)]
+    stay_ids = {each["id"] for each in stays}
+    operations = stays + [each for each in facts if each["id"] not in stay_ids or each["event"] != Event.NONE]
     for each in before:
-        if each["event"] != Event.ADD or each["id"] in kept or follower is None:
+        if each["event"] != Event.ADD or each["id"] in stay_ids or follower is None:
             continue
         await superseding.supersede(tx, caller, UUID(each["id"]), UUID(follower["id"]))
         unmade = {"content": each["memory"], "metadata": {}, "categories": [], "revision": each["revision"],
                   "state": "active", "valid_until": None, "superseded_by": None}  # fmt: skip
         more = {"superseded_id": each["id"], "previous_memory": each["memory"], "before": unmade}
-        done = operation(Event.SUPERSEDE, UUID(follower["id"]), follower["memory"], revision=follower["revision"])
-        operations.append(done | more | {"added": False, "verbatim": True})
+        entry = operation(Event.SUPERSEDE, UUID(follower["id"]), follower["memory"], revision=follower["revision"])
+        operations.append(entry | more | {"added": False, "verbatim": True})
     return operations

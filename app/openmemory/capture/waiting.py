@@ -35,9 +35,9 @@ async def wait_for_attempt(
     until, pause = time.monotonic() + seconds, FIRST_LOOK
     with worker.watching(id_) as steps:
         await moved(Status.PENDING, 0)
-        while (left := until - time.monotonic()) > 0:
+        while (remaining := until - time.monotonic()) > 0:
             try:
-                async with asyncio.timeout(min(left, pause)):
+                async with asyncio.timeout(min(remaining, pause)):
                     attempt = await steps.get()
             except TimeoutError:
                 async with room:

@@ -61,7 +61,7 @@ _TURNS = text(
     ORDER BY position LIMIT :most
     """
 )
-_TAKEN = text("UPDATE sources SET captured = :position WHERE id = :id")
+_SET_POSITION = text("UPDATE sources SET captured = :position WHERE id = :id")
 
 
 class ConversationWindows:
@@ -81,12 +81,12 @@ class ConversationWindows:
         """
         if not await self._worker.extractor.configured():
             return 0
-        made = 0
-        while (done := await self._take()) is not None:
-            made += done
-        if made:
+        count = 0
+        while (number := await self._take()) is not None:
+            count += number
+        if count:
             self._worker.wake()
-        return made
+        return count
 
     @retry_on_conflict
     async def _take(self) -> bool | None:
@@ -97,10 +97,10 @@ class ConversationWindows:
                 return None
             before, window = await self._window(tx, due)
             if not window:
-                await tx.execute(_TAKEN, {"id": due.id, "position": due.length})
+                await tx.execute(_SET_POSITION, {"id": due.id, "position": due.length})
                 return False
             await self._capture(tx, due, [*before, *window])
-            await tx.execute(_TAKEN, {"id": due.id, "position": window[-1].position})
+            await tx.execute(_SET_POSITION, {"id": due.id, "position": window[-1].position})
         return True
 
     @staticmethod
@@ -140,8 +140,8 @@ _ROLES: tuple[Role, ...] = get_args(Role)
 
 def _turn(turn: Any, most: int | None) -> Turn:
     """A message as a turn. A person's name becomes a part of what they say."""
-    said = turn.content[:most]
+    content = turn.content[:most]
     role = next((role for role in _ROLES if role == (turn.speaker or "user").lower()), None)
     if role is None:
-        return Turn("user", f"{turn.speaker}: {said}", turn.position)
-    return Turn(role, said, turn.position)
+        return Turn("user", f"{turn.speaker}: {content}", turn.position)
+    return Turn(role, content, turn.position)

@@ -259,16 +259,16 @@ class Worker:
 
     def _caller(self, claimed: ClaimedCapture) -> Caller:
         """The caller who sent the capture, with the rights of the credential that it came with."""
-        known = claimed.principal
+        credential = claimed.principal
         principal = Principal(
-            known["id"],
-            known["name"],
-            namespaces=None if known["namespaces"] is None else tuple(known["namespaces"]),
-            scopes=frozenset(Scope(scope) for scope in known["scopes"]),
+            credential["id"],
+            credential["name"],
+            namespaces=None if credential["namespaces"] is None else tuple(credential["namespaces"]),
+            scopes=frozenset(Scope(scope) for scope in credential["scopes"]),
             door=Door.JOB,
         )
         access = self._settings.access
-        zone = zone_or_none(known.get("timezone")) or zone_or_none(claimed.timezone) or access.timezone
+        zone = zone_or_none(credential.get("timezone")) or zone_or_none(claimed.timezone) or access.timezone
         return Caller(
             claimed.user_id, claimed.user_name, claimed.app_id, claimed.app_name,
             default=access.default, principal=principal, timezone=zone,
@@ -277,7 +277,7 @@ class Worker:
     @retry_on_conflict
     async def _apply(self, claimed: ClaimedCapture, caller: Caller, decided: ModelDecisions, cost: Cost) -> None:
         async with self._database.transaction() as tx:
-            if not await queue.held(tx, claimed):
+            if not await queue.holds(tx, claimed):
                 log.warning("a capture was taken over by another process; nothing is done twice")
                 await usage.record(tx, claimed.app_id, claimed.namespace, cost)
                 return
@@ -293,13 +293,13 @@ class Worker:
             await audit_log.record(tx, caller, AuditAction.CAPTURE_APPLY, applied.memory_ids, detail=detail)
             await usage.record(tx, claimed.app_id, claimed.namespace, cost, became=Status.DONE)
         self._delivery.wake()
-        self._analyze_after_writes.wrote(applied.written)
+        self._analyze_after_writes.wrote(applied.change_count)
 
     def _applying(self, tx: Tx, claimed: ClaimedCapture, caller: Caller) -> Applying:
-        said = rows.input_of(claimed)
-        like = replace(rows.options(claimed.options), created_at=said.at)
-        turns = () if isinstance(said.what, str) else said.what
-        return Applying(tx, caller, self._intake, like, said.at, frozenset(said.verbatim), turns)
+        capture_input = rows.input_of(claimed)
+        like = replace(rows.options(claimed.options), created_at=capture_input.at)
+        turns = () if isinstance(capture_input.what, str) else capture_input.what
+        return Applying(tx, caller, self._intake, like, capture_input.at, frozenset(capture_input.verbatim), turns)
 
     async def _unread(self, claimed: ClaimedCapture, caller: Caller) -> bool:
         """Returns False if the user has changed the memory that holds the text: it is theirs then, and final."""
@@ -338,7 +338,7 @@ class Worker:
     ) -> None:
         async with self._database.transaction() as tx:
             became = None
-            if await queue.held(tx, claimed):
+            if await queue.holds(tx, claimed):
                 bad = bad or (broke and await queue.answered_others(tx, claimed))
                 over = over or (broke and claimed.attempts >= MAX_UNANSWERED)
                 wrong = MAX_BAD_ANSWERS if over else claimed.bad_answers + int(bad)
@@ -357,11 +357,11 @@ class Worker:
         parts = verbatim.texts(rows.input_of(claimed).what, self._settings.limits.text)
         try:
             async with tx.begin_nested():
-                made = await verbatim.store(self._applying(tx, claimed, self._caller(claimed)), parts)
+                operations = await verbatim.store(self._applying(tx, claimed, self._caller(claimed)), parts)
         except (Forbidden, Invalid, NotFound) as error:
             log.warning("capture %s: its text is not stored as a memory: %s", claimed.id, error.message)
             return {}
-        return {"operations": made, "memory_ids": sorted(touched(made))}
+        return {"operations": operations, "memory_ids": sorted(touched(operations))}
 
     def _pause(self, error: LlmUnavailable) -> None:
         """Stops requests to an unavailable model for a while. Otherwise the waiting captures would fail one by one."""
