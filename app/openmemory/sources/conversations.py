@@ -117,10 +117,10 @@ class Conversations:
             await refuse_paused(tx, {caller.app_id}, "store messages")
             opened = await writing.opened(tx, caller, new.namespace, SourceKind.CONVERSATION, new.thread_id)
             source, length = opened.id, opened.length
-            named = [
+            external_ids = [
                 each.message.id for each in checked if isinstance(each, CheckedMessage) and each.message.id is not None
             ]
-            known = await messages.known(tx, source, named)
+            messages_by_id = await messages.read_by_external_ids(tx, source, external_ids)
             results, rows = list[MessageAdded | Invalid](), list[dict[str, Any]]()
             now = datetime.now(UTC)
             for place, each in enumerate(checked):
@@ -128,8 +128,8 @@ class Conversations:
                     results.append(each)
                     continue
                 message = each.message
-                if message.id is not None and message.id in known:
-                    results.append(messages.repeated(message, known[message.id]))
+                if message.id is not None and message.id in messages_by_id:
+                    results.append(messages.repeated(message, messages_by_id[message.id]))
                     continue
                 length += 1
                 added = MessageAdded(uuid4(), MessageEvent.ADD, length, each.redacted)
@@ -147,7 +147,7 @@ class Conversations:
                     }
                 )
                 if message.id is not None:
-                    known[message.id] = messages.KnownMessage(added.id, length, message.content)
+                    messages_by_id[message.id] = messages.StoredMessage(added.id, length, message.content)
             _refuse_if_needed(results, new)
             if rows:
                 await messages.store(tx, caller, new, source, rows)
@@ -344,12 +344,12 @@ class Conversations:
 
     async def expire(self) -> int:
         """Delete the messages and documents that have expired, as `delete` does. Returns the number of passages."""
-        done = 0
+        count = 0
         while some := await self._expire_some():
-            done += some
+            count += some
             self._delivery.wake()
-        self.written["delete"] += done
-        return done
+        self.written["delete"] += count
+        return count
 
     @retry_on_conflict
     async def _expire_some(self) -> int:

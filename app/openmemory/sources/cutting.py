@@ -84,13 +84,13 @@ def pieces(text: str, language: str | None, budget: TimeBudget | None = None) ->
         parts = _Code(lines).passages()
     else:
         parts = _joined(lines, 1)
-    found = list[FilePiece]()
+    result = list[FilePiece]()
     for piece in parts:
         if budget is not None:
             budget.check()
         if piece.content.strip():
-            found.append(piece)
-    return found
+            result.append(piece)
+    return result
 
 
 def _sections(lines: Sequence[str]) -> Iterator[tuple[str | None, int, list[str]]]:
@@ -99,8 +99,8 @@ def _sections(lines: Sequence[str]) -> Iterator[tuple[str | None, int, list[str]
     start, fence = 1, ""
     section: list[str] = []
     for number, line in enumerate(lines, 1):
-        if found := _FENCE.match(line):
-            mark = found[1][:3]
+        if match := _FENCE.match(line):
+            mark = match[1][:3]
             fence = "" if fence == mark else fence or mark
         if not fence and (heading := _heading(line)) is not None:
             if section:
@@ -157,15 +157,15 @@ class _Code:
         cuts = [start, *(place for place in places if indents[place] == least), end]
         # Methods stand alone. The parts of one method are joined.
         full = SHORTEST if depth < _DEPTH_OF_PARTS else _FULL
-        held = start
+        piece_start = start
         for begin, after in pairwise(cuts):
-            if self._size(held, begin) >= full or self._size(held, after) > LONGEST:
-                yield from self._piece(held, begin, above)
-                held = begin
+            if self._size(piece_start, begin) >= full or self._size(piece_start, after) > LONGEST:
+                yield from self._piece(piece_start, begin, above)
+                piece_start = begin
             if self._size(begin, after) > LONGEST:
                 yield from self._cut(begin, after, above, depth + 1)
-                held = after
-        yield from self._piece(held, end, above)
+                piece_start = after
+        yield from self._piece(piece_start, end, above)
 
     def _begins(self, place: int) -> bool:
         """True if the line comes after a blank one, and closes nothing."""
@@ -179,12 +179,12 @@ class _Code:
             return
         size = self._size(start, end)
         share = size / -(-size // LONGEST)
-        held = start
+        piece_start = start
         for place in range(start, end):
-            if self._size(held, place + 1) > LONGEST or self._size(held, place) >= share:
-                yield from self._piece(held, place, above)
-                held = place
-        yield from self._piece(held, end, above)
+            if self._size(piece_start, place + 1) > LONGEST or self._size(piece_start, place) >= share:
+                yield from self._piece(piece_start, place, above)
+                piece_start = place
+        yield from self._piece(piece_start, end, above)
 
     def _size(self, start: int, end: int) -> int:
         return self._sizes[end] - self._sizes[start]
@@ -199,32 +199,32 @@ class _Code:
 
     def _title(self, start: int, end: int) -> str:
         """The line that opens a part, such as that of a class."""
-        told = (self._lines[place].strip() for place in range(start, end) if self._indents[place] is not None)
-        line = next((line for line in told if not line.startswith(_NO_TITLE)), "")
+        lines = (self._lines[place].strip() for place in range(start, end) if self._indents[place] is not None)
+        line = next((line for line in lines if not line.startswith(_NO_TITLE)), "")
         return " ".join(line.rstrip("{:( ").split())[:_MAX_TITLE]
 
 
 def _joined(lines: Sequence[str], start: int, *, heading: str | None = None) -> Iterator[FilePiece]:
     """The blocks of some lines, joined until they have `_FULL` characters, none longer than `LONGEST`."""
-    held: list[tuple[str, int, int]] = []
+    group: list[tuple[str, int, int]] = []
     size = 0
     for text, first, last in _blocks(lines, start):
-        if held and (size + len(text) > LONGEST or size >= _FULL):
-            yield _piece(held, heading)
-            held, size = [], 0
-        held.append((text, first, last))
+        if group and (size + len(text) > LONGEST or size >= _FULL):
+            yield _piece(group, heading)
+            group, size = [], 0
+        group.append((text, first, last))
         size += len(text) + 1
-    if held:
-        yield _piece(held, heading)
+    if group:
+        yield _piece(group, heading)
 
 
-def _piece(held: Sequence[tuple[str, int, int]], heading: str | None) -> FilePiece:
-    content, before = held[0][0], held[0][2]
-    for text, first, last in held[1:]:
+def _piece(blocks: Sequence[tuple[str, int, int]], heading: str | None) -> FilePiece:
+    content, before = blocks[0][0], blocks[0][2]
+    for text, first, last in blocks[1:]:
         # Parts of one long line stand next to each other.
         content += "\n" * max(1, first - before) + text if first > before else text
         before = last
-    return FilePiece(content, held[0][1], held[-1][2], heading)
+    return FilePiece(content, blocks[0][1], blocks[-1][2], heading)
 
 
 def _blocks(lines: Sequence[str], start: int) -> Iterator[tuple[str, int, int]]:

@@ -163,19 +163,19 @@ class Documents:
             title = secrets.redacted(title)
         keep = self._keep if new.keep is None else new.keep
         new = replace(new, name=name, namespace=namespace, title=title, keep=keep)
-        key = None if await self._same(caller, new, read) else await self._kept(caller, new, content)
-        done = await self._store(caller, new, read, key)
-        if done.event is not FileEvent.NONE:
-            self.written[done.event.value.lower()] += 1
+        key = None if await self._same(caller, new, read) else await self._store_original(caller, new, content)
+        result = await self._store(caller, new, read, key)
+        if result.event is not FileEvent.NONE:
+            self.written[result.event.value.lower()] += 1
         self._delivery.wake()
-        return done
+        return result
 
     async def _refuse_early(self, caller: Caller) -> None:
         """Refuse a paused app before its document is read."""
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store documents")
 
-    async def _kept(self, caller: Caller, new: NewDocument, content: BinaryIO) -> str | None:
+    async def _store_original(self, caller: Caller, new: NewDocument, content: BinaryIO) -> str | None:
         return await self._objects.put(caller.user_id, content) if new.keep else None
 
     def _read(self, content: BinaryIO, size: int, extracted: Extracted) -> _ReadDocument:
@@ -183,13 +183,13 @@ class Documents:
         hash_ = hashlib.sha256()
         while data := content.read(_CHUNK):
             hash_.update(data)
-        found, reader = list[NewPassage](), TextReader(self._capture)
+        passages, reader = list[NewPassage](), TextReader(self._capture)
         for part in extracted.parts:
             some = reader.read(part.text, extracted.language, above=part.heading)
-            found += some if extracted.lines else [each._replace(first_line=None, last_line=None) for each in some]
+            passages += some if extracted.lines else [each._replace(first_line=None, last_line=None) for each in some]
         cut = f"Only the first {MAX_CHARACTERS:,} characters are stored." if extracted.cut else None
         notes = " ".join(note for note in (cut, reader.note) if note) or None
-        return _ReadDocument(hash_.hexdigest(), size, extracted, found, sorted(reader.redacted), notes)
+        return _ReadDocument(hash_.hexdigest(), size, extracted, passages, sorted(reader.redacted), notes)
 
     async def _same(self, caller: Caller, new: NewDocument, read: _ReadDocument) -> bool:
         """The document is stored already, so that nothing has to be written."""
@@ -208,7 +208,7 @@ class Documents:
             source = await writing.opened(tx, caller, new.namespace, SourceKind.DOCUMENT, new.name)
             if await lifecycle.end_expired(tx, [source.id]):
                 source = source._replace(state=State.DELETED)
-            done = DocumentStored(
+            result = DocumentStored(
                 source.id, new.name, new.namespace, FileEvent.NONE, extracted.media_type, read.bytes,
                 len(read.passages), kept=bool(new.keep), redacted=read.redacted, note=read.note,
             )  # fmt: skip
@@ -218,20 +218,20 @@ class Documents:
             if source.state is State.DELETED:
                 await passages.erase(tx, Passage.source_id == source.id)
             elif key is None and await tx.scalar(mine.where(_unchanged(new, read))) is not None:
-                return done
+                return result
             values = {
                 "hash": read.hash, "bytes": read.bytes, "language": extracted.language, "title": new.title,
                 "media_type": extracted.media_type, "object_key": key,
             }  # fmt: skip
-            done.changed = await writing.replace_passages(tx, source, PassageKind.DOCUMENT, read.passages, values)
+            result.changed = await writing.replace_passages(tx, source, PassageKind.DOCUMENT, read.passages, values)
             await tx.execute(_EXPIRY, {"source": source.id, "days": new.ttl_days})
             if key is not None:
                 await self._objects.keep(tx, key)
             elif new.keep:  # it was stored with its original when this began, and is not any more
                 raise ConflictError("The document was changed meanwhile. Send it again.", code="document_changed")
             await audit_log.record(tx, caller, AuditAction.DOCUMENT_STORE, [source.id])
-        done.event = FileEvent.ADD if is_new else FileEvent.UPDATE
-        return done
+        result.event = FileEvent.ADD if is_new else FileEvent.UPDATE
+        return result
 
     async def list(
         self, caller: Caller, *, namespaces: tuple[str, ...] = (), below: str = "", page: int = 1, size: int = 50
@@ -271,10 +271,10 @@ class Documents:
         rows = select(*columns).where(Passage.source_id == document, readable_by(caller, Passage))
         some = rows.order_by(Passage.position).offset((page - 1) * size).limit(size)
         async with self._database.transaction() as tx:
-            found = await self._found(tx, caller, document)
+            record = await self._find(tx, caller, document)
             items = [DocumentPassage(*row) for row in await tx.execute(some, caller.parameters)]
             await audit_log.record(tx, caller, AuditAction.DOCUMENT_READ, [document])
-        return DocumentText(found, items, found.passages, page, size)
+        return DocumentText(record, items, record.passages, page, size)
 
     async def download(self, caller: Caller, document: UUID) -> Download:
         """The original of a document.
@@ -286,14 +286,14 @@ class Documents:
         caller.may_read()
         await self._rates.search(caller)
         async with self._database.transaction() as tx:
-            found = await self._found(tx, caller, document)
+            record = await self._find(tx, caller, document)
             key = await tx.scalar(select(Source.object_key).where(Source.id == document))
             await audit_log.record(tx, caller, AuditAction.DOCUMENT_DOWNLOAD, [document])
         if key is None:
             raise NotFound("The original of this document was not kept.", code="original_not_kept")
-        return Download(found, await self._objects.get(caller.user_id, key))
+        return Download(record, await self._objects.get(caller.user_id, key))
 
-    async def named(self, caller: Caller, name: str, namespaces: tuple[str, ...] = ()) -> UUID:
+    async def find_by_name(self, caller: Caller, name: str, namespaces: tuple[str, ...] = ()) -> UUID:
         """The document of this name that was changed last, of the first of the namespaces that has one.
 
         Raises:
@@ -301,17 +301,17 @@ class Documents:
             Invalid: the name or a namespace is invalid.
         """
         caller.may_read()
-        named = Source.locator == checked_path(name, "name")
-        which = [_documents(caller), named, *listing.within(namespaces, self._limits)]
+        same_name = Source.locator == checked_path(name, "name")
+        which = [_documents(caller), same_name, *listing.within(namespaces, self._limits)]
         order = *listing.by_namespace(namespaces), Source.updated_at.desc(), Source.id
         last = select(Source.id).where(*which).order_by(*order).limit(1)
         async with self._database.transaction() as tx:
-            if (found := await tx.scalar(last, caller.parameters)) is None:
+            if (id_ := await tx.scalar(last, caller.parameters)) is None:
                 raise no_document()
-        return found
+        return id_
 
     @staticmethod
-    async def _found(tx: Any, caller: Caller, document: UUID) -> StoredDocument:
+    async def _find(tx: Any, caller: Caller, document: UUID) -> StoredDocument:
         query = select(*_COLUMNS).join(App, App.id == Source.app_id).where(_documents(caller), Source.id == document)
         if (row := (await tx.execute(query, caller.parameters)).one_or_none()) is None:
             raise no_document()
@@ -392,9 +392,10 @@ def _unchanged(new: NewDocument, read: _ReadDocument) -> ColumnElement[bool]:
     """The stored document has this content and this title, and its original if it is to be kept."""
     if new.ttl_days is not None:
         return false()
-    kept = Source.object_key.is_not(None)
+    has_original = Source.object_key.is_not(None)
     return and_(
-        Source.hash == read.hash, Source.title.is_not_distinct_from(new.title), kept if new.keep else ~kept,
+        Source.hash == read.hash, Source.title.is_not_distinct_from(new.title),
+        has_original if new.keep else ~has_original,
         Source.expires_at.is_(None),
     )  # fmt: skip
 

@@ -170,21 +170,21 @@ class Files:
             return error
         language = language_of(path)
         reader = TextReader(self._capture, defines=kind_of(language) is PassageKind.CODE)
-        found = reader.read(new.text, language)
+        passages = reader.read(new.text, language)
         hash_ = new.hash or hashlib.sha256(new.text.encode()).hexdigest()
-        return _CutFile(replace(new, path=path), hash_, language, found, sorted(reader.redacted), reader.note)
+        return _CutFile(replace(new, path=path), hash_, language, passages, sorted(reader.redacted), reader.note)
 
     @retry_on_conflict
     async def _store(self, caller: Caller, namespace: str, cut: _CutFile) -> FileStored:
         """Store one file in a transaction of its own: a batch may be long, and each file is whole."""
-        done = FileStored(cut.file.path, FileEvent.NONE, len(cut.passages), redacted=cut.redacted, note=cut.note)
+        result = FileStored(cut.file.path, FileEvent.NONE, len(cut.passages), redacted=cut.redacted, note=cut.note)
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
             place = SourceKind.FILE, cut.file.path
             source = await writing.opened_in_project(tx, caller, namespace, *place)
             await refuse_unreadable(tx, caller, Source, source.id)
             if source.hash == cut.hash:
-                return done
+                return result
             source = await writing.take_over(tx, caller, source, *place)
             kind, values = kind_of(cut.language), {"language": cut.language, "bytes": len(cut.file.text.encode())}
             values["hash"] = cut.hash
@@ -192,7 +192,7 @@ class Files:
             await audit_log.record(tx, caller, AuditAction.FILE_STORE, [source.id])
         event = FileEvent.ADD if source.hash is None else FileEvent.UPDATE
         self.written[event.value.lower()] += 1
-        return replace(done, event=event, changed=changed)
+        return replace(result, event=event, changed=changed)
 
     @retry_on_conflict
     async def finish(
@@ -211,29 +211,33 @@ class Files:
         namespace = validation.name(namespace, "namespace", self._limits)
         caller.may_write(namespace)
         pairs = [(checked_path(one.old, "renamed"), checked_path(one.new, "renamed", new=True)) for one in renamed]
-        left = [checked_path(path, "gone") for path in gone]
-        done = FilesFinished(0, 0)
+        removals = [checked_path(path, "gone") for path in gone]
+        result = FilesFinished(0, 0)
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
             mine = and_(_stored(caller, namespace), Source.app_id == caller.app_id)
             for old, new in pairs:
                 other = aliased(Source)
-                taken = other.app_id == caller.app_id, other.namespace == namespace, other.kind == SourceKind.FILE.value
-                there = exists().where(*taken, other.locator == new)
+                same_place = (
+                    other.app_id == caller.app_id,
+                    other.namespace == namespace,
+                    other.kind == SourceKind.FILE.value,
+                )
+                there = exists().where(*same_place, other.locator == new)
                 change = update(Source).where(mine, Source.locator == old, ~there)
                 change = change.values(locator=new, updated_at=func.now())
-                done.renamed += (await tx.execute(change, caller.parameters)).rowcount
-            asked = Source.locator == func.any(bindparam("paths", type_=ARRAY(Text)))
-            some = select(Source.id).where(mine, asked).order_by(Source.id).with_for_update()
-            sources = (await tx.scalars(some, {**caller.parameters, "paths": left})).all()
+                result.renamed += (await tx.execute(change, caller.parameters)).rowcount
+            by_path = Source.locator == func.any(bindparam("paths", type_=ARRAY(Text)))
+            some = select(Source.id).where(mine, by_path).order_by(Source.id).with_for_update()
+            sources = (await tx.scalars(some, {**caller.parameters, "paths": removals})).all()
             await passages.erase(tx, Passage.source_id.in_(sources))
             await tx.execute(delete(Source).where(Source.id.in_(sources)))
-            done.removed = len(sources)
-            await audit_log.record(tx, caller, AuditAction.FILE_REMOVE, sources, detail={"renamed": done.renamed})
-        self.written["rename"] += done.renamed
-        self.written["remove"] += done.removed
+            result.removed = len(sources)
+            await audit_log.record(tx, caller, AuditAction.FILE_REMOVE, sources, detail={"renamed": result.renamed})
+        self.written["rename"] += result.renamed
+        self.written["remove"] += result.removed
         self._delivery.wake()
-        return done
+        return result
 
     async def list(
         self, caller: Caller, *, namespaces: tuple[str, ...] = (), below: str = "", page: int = 1, size: int = 50

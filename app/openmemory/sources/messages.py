@@ -73,8 +73,8 @@ class MessageChecks:
         validation.metadata(message.metadata, limits)
         content, redacted = message.content, list[str]()
         if self._capture.secrets != "store":
-            found = secrets.find(content)
-            content, redacted = secrets.without(content, found), [each.kind for each in found]
+            findings = secrets.find(content)
+            content, redacted = secrets.without(content, findings), [each.kind for each in findings]
         instructs = self._capture.injection != "store" and injection.instructs(content)
         if instructs and self._capture.injection == "refuse":
             raise Invalid("content", "looks like a prompt injection (capture.injection)", code="injection_refused")
@@ -82,7 +82,7 @@ class MessageChecks:
         return CheckedMessage(checked, [injection.LABEL] if instructs else [], redacted)
 
 
-class KnownMessage(NamedTuple):
+class StoredMessage(NamedTuple):
     """A stored message that has a client's own id."""
 
     id: UUID
@@ -90,22 +90,22 @@ class KnownMessage(NamedTuple):
     content: str
 
 
-async def known(tx: Tx, source: UUID, ids: Sequence[str]) -> dict[str, KnownMessage]:
+async def read_by_external_ids(tx: Tx, source: UUID, ids: Sequence[str]) -> dict[str, StoredMessage]:
     """The messages of a conversation that have one of the clients' ids."""
     if not ids:
         return {}
     columns = (Passage.external_id, Passage.id, Passage.position, Passage.content)
-    asked = Passage.external_id == func.any(bindparam("given", type_=ARRAY(Text)))
-    rows = await tx.execute(select(*columns).where(Passage.source_id == source, asked), {"given": list(ids)})
+    condition = Passage.external_id == func.any(bindparam("ids", type_=ARRAY(Text)))
+    rows = await tx.execute(select(*columns).where(Passage.source_id == source, condition), {"ids": list(ids)})
     return {
-        row.external_id: KnownMessage(row.id, row.position, row.content) for row in rows if row.external_id is not None
+        row.external_id: StoredMessage(row.id, row.position, row.content) for row in rows if row.external_id is not None
     }
 
 
-def repeated(message: NewMessage, known: KnownMessage) -> MessageAdded | Invalid:
+def repeated(message: NewMessage, stored_message: StoredMessage) -> MessageAdded | Invalid:
     """The result of a message whose id is stored: the same message, or an error."""
-    if known.content == message.content:
-        return MessageAdded(known.id, MessageEvent.NONE, known.position)
+    if stored_message.content == message.content:
+        return MessageAdded(stored_message.id, MessageEvent.NONE, stored_message.position)
     return Invalid("id", "is that of another message of this thread", code="message_id_reused")
 
 

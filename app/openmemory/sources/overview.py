@@ -71,8 +71,8 @@ class Sources:
         async with self._database.transaction() as tx:
             rows, total = await listing.page_of(tx, caller, _COLUMNS, which, order, page=page, size=size)
             await audit_log.record(tx, caller, AuditAction.SOURCE_LIST, detail={"sources": len(rows)})
-        found = [StoredSource(id_, SourceType(type_), *rest) for id_, type_, *rest in rows]
-        return StoredSourcePage(found, total, page, size)
+        sources = [StoredSource(id_, SourceType(type_), *rest) for id_, type_, *rest in rows]
+        return StoredSourcePage(sources, total, page, size)
 
     async def passages(self, caller: Caller, namespace: str) -> int:
         """The number of passages of the sources of a namespace that the caller may read.

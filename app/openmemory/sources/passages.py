@@ -56,8 +56,8 @@ class IndexedPassages:
 
     async def texts(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Text]:
         """The texts of passages in any state."""
-        found = await tx.execute(select(Passage.id, Passage.hash, _TEXT).where(Passage.id.in_(ids)))
-        return {id_: Text(hash_, content) for id_, hash_, content in found}
+        rows = await tx.execute(select(Passage.id, Passage.hash, _TEXT).where(Passage.id.in_(ids)))
+        return {id_: Text(hash_, content) for id_, hash_, content in rows}
 
     async def versions(self, tx: Tx, ids: Sequence[UUID]) -> list[Version | None]:
         """The revision of each id, in order; None for a passage that is not active."""
@@ -121,12 +121,12 @@ _COLUMNS = (
     Passage.id, Passage.user_id, Passage.app_id, Passage.namespace, Passage.kind, Passage.revision, Passage.hash,
 )  # fmt: skip
 _WORDS: tuple[Any, ...] = (literal_column(packed_lexemes("passages.words")), Passage.word_count)
-_WANTED = (Passage.id == func.any(bindparam("ids")), Passage.state == State.ACTIVE)
-_POINTS = CompiledStatement(select(*_COLUMNS, *_WORDS).where(*_WANTED), plain=True)
+_WHERE = (Passage.id == func.any(bindparam("ids")), Passage.state == State.ACTIVE)
+_POINTS = CompiledStatement(select(*_COLUMNS, *_WORDS).where(*_WHERE), plain=True)
 _DOCUMENTS = CompiledStatement(
     select(*_COLUMNS, _TEXT, User.user_id, Passage.created_at, *_WORDS)
     .join(User, User.id == Passage.user_id)
-    .where(*_WANTED),
+    .where(*_WHERE),
     plain=True,
 )
 _VERSIONS = CompiledStatement(

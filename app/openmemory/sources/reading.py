@@ -33,9 +33,9 @@ class TextReader:
     def read(self, text: str, language: str | None, *, above: str | None = None) -> list[NewPassage]:
         """The passages of a text without its secrets. `above`: the heading of the whole text."""
         if self._capture.secrets != "store":
-            found = secrets.find(text)
-            text = secrets.without(text, found)
-            self.redacted |= {each.kind for each in found}
+            findings = secrets.find(text)
+            text = secrets.without(text, findings)
+            self.redacted |= {each.kind for each in findings}
         return self.cut(text, language, above=above)
 
     def cut(self, text: str, language: str | None, *, above: str | None = None) -> list[NewPassage]:
@@ -49,14 +49,14 @@ class TextReader:
     def _passages(
         self, text: str, language: str | None, above: str | None, budget: TimeBudget | None
     ) -> list[NewPassage]:
-        found = list[NewPassage]()
+        passages = list[NewPassage]()
         for piece in pieces(text, language, budget):
             if budget is not None:
                 budget.check()
             heading = " > ".join(each for each in (above, piece.heading) if each) or None
             defined = symbols(piece.content, heading) if self._defines and budget is not None else []
-            found.append(NewPassage(piece.content, piece.first_line, piece.last_line, heading, [], defined))
-        return [passage._replace(labels=self.labels(passage.content)) for passage in found]
+            passages.append(NewPassage(piece.content, piece.first_line, piece.last_line, heading, [], defined))
+        return [passage._replace(labels=self.labels(passage.content)) for passage in passages]
 
     def labels(self, content: str) -> list[str]:
         """The labels of a passage: `injection` if it reads like orders to an assistant."""

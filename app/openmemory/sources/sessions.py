@@ -56,8 +56,8 @@ _NUMBERED = re.compile(r"session-([0-9]{1,10})")
 
 def number_of(thread_id: str | None) -> int | None:
     """The number of the session with this thread id; None if it is that of no session."""
-    found = _NUMBERED.fullmatch(thread_id or "")
-    return int(found[1]) if found else None
+    match = _NUMBERED.fullmatch(thread_id or "")
+    return int(match[1]) if match else None
 
 
 class Sessions:
@@ -107,12 +107,12 @@ class Sessions:
         if self._capture.secrets != "store":
             new, redacted = await asyncio.to_thread(_redacted, new)
         parts, note = await asyncio.to_thread(self._passages, new)
-        done = await self._save(caller, replace(new, namespace=namespace), parts)
-        done.redacted, done.note = redacted, note
-        if done.event is not FileEvent.NONE:
-            self.written[done.event.value.lower()] += 1
+        result = await self._save(caller, replace(new, namespace=namespace), parts)
+        result.redacted, result.note = redacted, note
+        if result.event is not FileEvent.NONE:
+            self.written[result.event.value.lower()] += 1
         self._delivery.wake()
-        return done
+        return result
 
     def _passages(self, new: NewSession) -> tuple[list[NewPassage], str | None]:
         """The summary, or the title if there is none, and then the text in pieces, each with the title above it."""
@@ -129,17 +129,17 @@ class Sessions:
             await refuse_paused(tx, {caller.app_id}, "save sessions")
             place = SourceKind.CONVERSATION, thread
             source = await writing.opened_in_project(tx, caller, new.namespace, *place, _saved())
-            done = SessionSaved(source.id, new.number, new.title, new.namespace, FileEvent.NONE, len(parts))
+            result = SessionSaved(source.id, new.number, new.title, new.namespace, FileEvent.NONE, len(parts))
             mine = select(Source.id).where(Source.id == source.id)
             await refuse_unreadable(tx, caller, Source, source.id)
             active = source.state is State.ACTIVE
             if active and await tx.scalar(mine.where(_unchanged(new, hash_))) is not None:
-                return done
+                return result
             if source.app_id != caller.app_id:
-                done.replaces = await tx.scalar(select(App.name).where(App.id == source.app_id))
+                result.replaces = await tx.scalar(select(App.name).where(App.id == source.app_id))
                 source = await writing.take_over(tx, caller, source, *place)
             # Messages are never replaced by a session.
-            if await tx.scalar(select(Passage.id).where(Passage.source_id == source.id, _SAID).limit(1)) is not None:
+            if await tx.scalar(select(Passage.id).where(Passage.source_id == source.id, _IS_TURN).limit(1)) is not None:
                 raise ConflictError(f"The thread {thread} is a conversation with messages.", code="session_is_thread")
             if not active:
                 await passages.erase(tx, Passage.source_id == source.id)
@@ -147,14 +147,14 @@ class Sessions:
                 "hash": hash_, "bytes": len(new.content.encode()), "language": None, "title": new.title,
                 "thread_id": thread,
             }  # fmt: skip
-            done.changed = await writing.replace_passages(tx, source, PassageKind.SESSION, parts, columns)
+            result.changed = await writing.replace_passages(tx, source, PassageKind.SESSION, parts, columns)
             # A conversation is read in the order of its times.
             await tx.execute(_ORDER, {"source": source.id})
             values = {"summary": new.summary, "state": State.ACTIVE, "deleted_at": None, "closed_at": func.now()}
             await tx.execute(update(Source).where(Source.id == source.id).values(values))
             await audit_log.record(tx, caller, AuditAction.SESSION_SAVE, [source.id])
-        done.event = FileEvent.UPDATE if active and source.hash is not None else FileEvent.ADD
-        return done
+        result.event = FileEvent.UPDATE if active and source.hash is not None else FileEvent.ADD
+        return result
 
     async def list(
         self, caller: Caller, *, namespaces: tuple[str, ...] = (), page: int = 1, size: int = 50
@@ -196,13 +196,13 @@ class Sessions:
             if (row := (await tx.execute(first, caller.parameters)).one_or_none()) is None:
                 raise NotFound("Session not found", code="session_not_found")
             parts = parts.where(Passage.source_id == row.id, readable_by(caller, Passage))
-            found = (await tx.execute(parts, caller.parameters)).all()
+            rows = (await tx.execute(parts, caller.parameters)).all()
             await audit_log.record(tx, caller, AuditAction.SESSION_READ, [row.id])
-        labels = sorted({label for part in found for label in part.labels})
-        return SessionText(_session(row), _joined(found), labels)
+        labels = sorted({label for part in rows for label in part.labels})
+        return SessionText(_session(row), _joined(rows), labels)
 
 
-_SAID = Passage.kind == literal_column(f"'{PassageKind.TURN.value}'")
+_IS_TURN = Passage.kind == literal_column(f"'{PassageKind.TURN.value}'")
 _ORDER = text(
     """
     UPDATE passages AS p SET created_at = s.created_at + p.position * interval '1 microsecond'
@@ -246,9 +246,9 @@ def _redacted(new: NewSession) -> tuple[NewSession, list[str]]:
     kinds, fields = set[str](), dict[str, Any]()
     for field in ("title", "summary", "content"):
         text = getattr(new, field)
-        found = secrets.find(text)
-        fields[field] = secrets.without(text, found)
-        kinds |= {each.kind for each in found}
+        findings = secrets.find(text)
+        fields[field] = secrets.without(text, findings)
+        kinds |= {each.kind for each in findings}
     return replace(new, **fields), sorted(kinds)
 
 

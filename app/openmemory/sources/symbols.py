@@ -51,7 +51,7 @@ def symbols(content: str, heading: str | None) -> list[str]:
     `heading`: the lines that open what is around the passage, such as those of a class.
     """
     above = [name for title in (heading or "").split(" > ") if (name := _first(title))]
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     around: list[tuple[int, str]] = []
     for match in _DEFINITION.finditer(content):
         name = match["keyword"] or match["assigned"] or match["block"]
@@ -64,12 +64,12 @@ def symbols(content: str, heading: str | None) -> list[str]:
         outer = () if indent == 0 else above[:-1] if above[-1:] == [name] else above
         owner = match["receiver"] or (around[-1][1] if around else outer[-1] if outer else None)
         around.append((indent, name))
-        found[normal(name)] = None
+        names[normal(name)] = None
         if owner:
-            found[normal(f"{owner}.{name}")] = None
-        if len(found) >= MOST:
+            names[normal(f"{owner}.{name}")] = None
+        if len(names) >= MOST:
             break
-    return [*found]
+    return [*names]
 
 
 def normal(name: str) -> str:
@@ -78,5 +78,5 @@ def normal(name: str) -> str:
 
 
 def _first(line: str) -> str | None:
-    found = _DEFINITION.match(line)
-    return None if found is None else found["keyword"] or found["assigned"] or found["block"]
+    match = _DEFINITION.match(line)
+    return None if match is None else match["keyword"] or match["assigned"] or match["block"]

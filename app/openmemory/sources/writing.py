@@ -54,13 +54,13 @@ async def opened(tx: Tx, caller: Caller, namespace: str, kind: SourceKind, locat
         "user_id": caller.user_id, "app_id": caller.app_id, "namespace": namespace, "kind": kind, "locator": locator,
         "infer": False,
     }  # fmt: skip
-    made = pg_insert(Source).values(values)
+    insert = pg_insert(Source).values(values)
     # Changes nothing, but locks the row.
-    made = made.on_conflict_do_update(
+    insert = insert.on_conflict_do_update(
         constraint="uq_sources_app_id_namespace_kind_locator", set_={"length": Source.length}
     )
     try:
-        row = (await tx.execute(made.returning(Source.id, Source.hash, Source.state, Source.length))).one()
+        row = (await tx.execute(insert.returning(Source.id, Source.hash, Source.state, Source.length))).one()
     except exc.IntegrityError as error:
         if violated(error).startswith("fk_"):
             raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
@@ -80,18 +80,18 @@ async def opened_in_project(
     await lock(tx, f"{kind} {caller.user_id} {namespace} {locator}")
     if Scope.READ not in caller.principal.scopes:  # it may not learn what others have
         return await opened(tx, caller, namespace, kind, locator)
-    named = Source.user_id == caller.user_id, Source.namespace == namespace, Source.kind == kind.value
+    in_project = Source.user_id == caller.user_id, Source.namespace == namespace, Source.kind == kind.value
     some = select(Source.id, Source.hash, Source.state, Source.app_id, Source.length).where(
-        *named, Source.locator == locator, readable_by(caller, Source), *which
+        *in_project, Source.locator == locator, readable_by(caller, Source), *which
     )
     first = some.order_by(*counting(caller)).limit(1).with_for_update()
-    found = (await tx.execute(first, caller.parameters)).one_or_none()
+    row = (await tx.execute(first, caller.parameters)).one_or_none()
     own = await _own(tx, caller, namespace, kind, locator, *which)
     # The app may not read its own source, or that is none of `which`. The caller refuses it then.
     refused = own is not None and (own.state is not State.DELETED or not own.meant)
-    if found is None or found.app_id == caller.app_id or refused:
+    if row is None or row.app_id == caller.app_id or refused:
         return await opened(tx, caller, namespace, kind, locator)
-    return OpenedSource(found.id, found.hash, found.state, caller.user_id, found.app_id, namespace, found.length)
+    return OpenedSource(row.id, row.hash, row.state, caller.user_id, row.app_id, namespace, row.length)
 
 
 async def _own(
@@ -100,8 +100,8 @@ async def _own(
     """The id and the state of the app's own source of this locator, and if it is one of `which`; None if it has
     none."""
     own = Source.app_id == caller.app_id, Source.namespace == namespace, Source.kind == kind.value
-    found = select(Source.id, Source.state, and_(true(), *which).label("meant"))
-    return (await tx.execute(found.where(*own, Source.locator == locator))).one_or_none()
+    query = select(Source.id, Source.state, and_(true(), *which).label("meant"))
+    return (await tx.execute(query.where(*own, Source.locator == locator))).one_or_none()
 
 
 def counting(caller: Caller) -> tuple[Any, ...]:
@@ -135,24 +135,24 @@ async def replace_passages(
 ) -> int:
     """Make the passages of a source these. Returns the number of new ones. `columns`: new values of the source,
     and the thread id of the passages."""
-    kept = defaultdict[tuple[str, str | None], list[UUID]](list)
+    ids_by_text = defaultdict[tuple[str, str | None], list[UUID]](list)
     stored = select(Passage.id, Passage.content, Passage.heading)
     for id_, content, heading in await tx.execute(
         stored.where(Passage.source_id == source.id).order_by(Passage.position.desc())
     ):
-        kept[content, heading].append(id_)
+        ids_by_text[content, heading].append(id_)
     moved, added = list[dict[str, Any]](), list[dict[str, Any]]()
     for position, passage in enumerate(new, 1):
         place = {"position": position, "first_line": passage.first_line, "last_line": passage.last_line}
-        if same := kept[passage.content, passage.heading]:
+        if same := ids_by_text[passage.content, passage.heading]:
             moved.append(place | {"id": same.pop()})
         else:
-            said = {
+            fields = {
                 "content": passage.content, "heading": passage.heading, "labels": passage.labels,
                 "symbols": passage.symbols,
             }  # fmt: skip
-            added.append(place | said | {"id": uuid4()})
-    await passages.erase(tx, Passage.id.in_([id_ for ids in kept.values() for id_ in ids]))
+            added.append(place | fields | {"id": uuid4()})
+    await passages.erase(tx, Passage.id.in_([id_ for ids in ids_by_text.values() for id_ in ids]))
     # Positions are unique, so that they are first moved out of the way.
     await tx.execute(_MOVE, {"source": source.id, "rows": exact_json.for_jsonb(moved)})
     await tx.execute(_SETTLE, {"source": source.id})
@@ -160,8 +160,8 @@ async def replace_passages(
         "source_id": source.id, "user_id": source.user_id, "app_id": source.app_id, "namespace": source.namespace,
         "kind": kind.value, "rows": exact_json.for_jsonb(added), "length": len(new),
     }  # fmt: skip
-    unless_given = dict.fromkeys(("media_type", "title", "object_key", "thread_id"))
-    await tx.execute(_ADD, unless_given | values | columns)
+    defaults = dict.fromkeys(("media_type", "title", "object_key", "thread_id"))
+    await tx.execute(_ADD, defaults | values | columns)
     return len(added)
 
 

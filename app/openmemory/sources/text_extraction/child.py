@@ -39,17 +39,17 @@ def read(name: str, data: bytes) -> dict[str, object]:
     """
     file = io.BytesIO(data)
     form = format_of(name, file)
-    found, left, cut = list[tuple[str, str | None]](), MAX_CHARACTERS, False
+    texts, remaining, cut = list[tuple[str, str | None]](), MAX_CHARACTERS, False
     for part in parts(form, file):
         # Half of a pair of surrogates is no character, and no database takes it.
         text = part.text.encode("utf-8", "replace").decode("utf-8")
-        if len(text) > left:
-            text, cut = text[:left], True
-        found.append((text, part.heading))
-        left -= len(text)
+        if len(text) > remaining:
+            text, cut = text[:remaining], True
+        texts.append((text, part.heading))
+        remaining -= len(text)
         if cut:
             break
-    return {**form._asdict(), "parts": found, "cut": cut}
+    return {**form._asdict(), "parts": texts, "cut": cut}
 
 
 def _limit() -> None:

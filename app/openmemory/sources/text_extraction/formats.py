@@ -253,7 +253,7 @@ def _of_html(data: bytes) -> str:
                 out.write("#" * min(int(name[1]), 6) + " ")
             elif name in ("td", "th") and element.getprevious() is not None:
                 out.write(" | ")
-            out.write(_words(element.text, kept=name == "pre"))
+            out.write(_words(element.text, preformatted=name == "pre"))
             continue
         level -= 1
         hidden -= name in _LEFT_OUT
@@ -265,9 +265,9 @@ def _of_html(data: bytes) -> str:
     return "\n".join(lines)
 
 
-def _words(text: str | None, *, kept: bool = False) -> str:
+def _words(text: str | None, *, preformatted: bool = False) -> str:
     """A text as a browser shows it: with one blank for every run of them, unless it is kept as it is."""
-    if not text or kept:
+    if not text or preformatted:
         return text or ""
     one = " ".join(text.split())
     return f"{' ' * text[0].isspace()}{one}{' ' * text[-1].isspace()}" if one else " "

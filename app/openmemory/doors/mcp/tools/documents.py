@@ -124,7 +124,7 @@ def _parts(parts: Iterable[FoundPart], project: str | None) -> Iterable[str]:
 async def _read(services: Services, call: ToolCall[ReadDocumentArguments]) -> Answer:
     arguments = call.arguments
     namespaces = call.offer.project.read(arguments.namespace)
-    document = await services.documents.named(call.caller, arguments.name, namespaces)
+    document = await services.documents.find_by_name(call.caller, arguments.name, namespaces)
     text = await services.documents.text(call.caller, document, page=arguments.page, size=_PAGE)
     untrusted = Untrusted(services.settings.capture.injection)
     parts = [
