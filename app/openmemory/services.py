@@ -459,7 +459,7 @@ def _parts(
     return SpaceParts(
         alias=settings.qdrant.collection,
         own_name=settings.qdrant.collection == DEFAULT_COLLECTION,
-        wanted=wanted,
+        target=wanted,
         configured=embedders.configured,
         embedder=embedders.recorded,
         index=index,

@@ -26,7 +26,7 @@ from openmemory.index.collections import OWNER, owner_payload, reserved_vector
 from openmemory.index.engine.rest_api import QdrantRestApi
 from openmemory.index.models import IndexGeneration, Installation
 from openmemory.index.ownership import Ownership
-from openmemory.index.port import Held, IndexUnavailable, OwnedByAnother, Owner, Point, Watermark
+from openmemory.index.port import CollectionState, IndexUnavailable, OwnedByAnother, Owner, Point, Watermark
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.candidates import FOREIGN_INDEX
 from openmemory.search.schemas import Method, SearchQuery
@@ -332,9 +332,9 @@ async def test_a_collection_without_an_owner_is_claimed_if_the_database_knows_it
     _, id_, epoch = at_hand
     known = await memory_of(services, new_user)
     for held in (
-        Held(None, None, created=True),
-        Held(None, Watermark(epoch, 7)),
-        Held(None, None, ids=(uuid4(), known)),
+        CollectionState(None, None, created=True),
+        CollectionState(None, Watermark(epoch, 7)),
+        CollectionState(None, None, ids=(uuid4(), known)),
     ):
         started = Ownership(services.database, beats=True)
         assert (await started.accept(DEFAULT_NAME, held)).installation == id_
@@ -345,20 +345,20 @@ async def test_a_collection_that_somebody_made_again_is_not_claimed_for_what_was
 ) -> None:
     mine, id_, epoch = at_hand
     known = await memory_of(services, new_user)
-    first = await mine.accept(DEFAULT_NAME, Held(None, None, created=True))
-    for held in (Held(None, Watermark(epoch, 7)), Held(None, None, ids=(uuid4(), known))):
+    first = await mine.accept(DEFAULT_NAME, CollectionState(None, None, created=True))
+    for held in (CollectionState(None, Watermark(epoch, 7)), CollectionState(None, None, ids=(uuid4(), known))):
         with pytest.raises(OwnedByAnother):
             await mine.accept(DEFAULT_NAME, held)
-    assert (await mine.accept(DEFAULT_NAME, Held(first, None))).installation == id_, "it names us again"
+    assert (await mine.accept(DEFAULT_NAME, CollectionState(first, None))).installation == id_, "it names us again"
 
 
 @pytest.mark.parametrize("held", [
-    Held(None, Watermark(uuid4(), 7)),
-    Held(None, Watermark(uuid4(), 7), ids=(uuid4(),)),
-    Held(None, None, ids=(uuid4(), UUID(int=5))),
-    Held(Owner(uuid4(), "elsewhere/5"), None),
+    CollectionState(None, Watermark(uuid4(), 7)),
+    CollectionState(None, Watermark(uuid4(), 7), ids=(uuid4(),)),
+    CollectionState(None, None, ids=(uuid4(), UUID(int=5))),
+    CollectionState(Owner(uuid4(), "elsewhere/5"), None),
 ])  # fmt: skip
-async def test_a_collection_of_somebody_else_is_refused(at_hand, held: Held) -> None:
+async def test_a_collection_of_somebody_else_is_refused(at_hand, held: CollectionState) -> None:
     mine, _, _ = at_hand
     with pytest.raises(OwnedByAnother, match=r"qdrant\.collection") as refused:
         await mine.accept(DEFAULT_NAME, held)
@@ -368,22 +368,22 @@ async def test_a_collection_of_somebody_else_is_refused(at_hand, held: Held) -> 
 async def test_an_empty_collection_is_left_a_moment_to_the_process_that_created_it(at_hand, monkeypatch) -> None:
     mine, id_, _ = at_hand
     with pytest.raises(IndexUnavailable, match="a moment ago"):
-        await mine.accept("new", Held(None, None))
+        await mine.accept("new", CollectionState(None, None))
     monkeypatch.setattr(ownership, "NEW_AFTER", 0)
-    assert (await mine.accept("new", Held(None, None))).installation == id_
+    assert (await mine.accept("new", CollectionState(None, None))).installation == id_
 
 
 async def test_beats_go_on_and_those_of_a_replica_are_known(services: Services, at_hand, monkeypatch) -> None:
     mine, _, _ = at_hand
     replica = Ownership(services.database, beats=True)
-    first = await mine.accept("one", Held(None, None, created=True))
-    assert await replica.accept("one", Held(first, None)) == first, "it was written a moment ago"
+    first = await mine.accept("one", CollectionState(None, None, created=True))
+    assert await replica.accept("one", CollectionState(first, None)) == first, "it was written a moment ago"
     monkeypatch.setattr(ownership, "BEAT_EVERY", 0)
-    second = await replica.accept("one", Held(first, None))
+    second = await replica.accept("one", CollectionState(first, None))
     assert second.writer != first.writer
-    third = await mine.accept("one", Held(second, None))
+    third = await mine.accept("one", CollectionState(second, None))
     assert third == first._replace(beat=2)
-    assert (await mine.accept("one", Held(first, None))).beat == 3, "an older storage is no other database"
+    assert (await mine.accept("one", CollectionState(first, None))).beat == 3, "an older storage is no other database"
 
 
 @pytest.mark.parametrize("beat", [1, 900])
@@ -391,19 +391,19 @@ async def test_beats_that_the_database_does_not_know_are_those_of_a_copy(
     services: Services, at_hand, monkeypatch, beat: int
 ) -> None:
     mine, _, _ = at_hand
-    first = await mine.accept("copied", Held(None, None, created=True))
+    first = await mine.accept("copied", CollectionState(None, None, created=True))
     theirs = first._replace(beat=beat + 1) if beat == 900 else first._replace(writer=uuid4(), beat=beat)
     beside = Ownership(services.database, beats=True)
     for _ in range(2):
         with pytest.raises(OwnedByAnother, match="may be used") as refused:
-            await beside.accept("copied", Held(theirs, None))
+            await beside.accept("copied", CollectionState(theirs, None))
         assert refused.value.asked
     theirs = theirs._replace(beat=theirs.beat + 1)
     with pytest.raises(OwnedByAnother, match="is being used"):
-        await beside.accept("copied", Held(theirs, None))
+        await beside.accept("copied", CollectionState(theirs, None))
     monkeypatch.setattr(ownership, "SILENT_AFTER", 0)
     monkeypatch.setattr(ownership, "BEAT_EVERY", 0)
-    taken = await beside.accept("copied", Held(theirs, None))
+    taken = await beside.accept("copied", CollectionState(theirs, None))
     assert (taken.installation, taken.place) == (first.installation, first.place)
     assert taken.writer not in {theirs.writer, first.writer}
 
@@ -411,11 +411,11 @@ async def test_beats_that_the_database_does_not_know_are_those_of_a_copy(
 # The index on a server.
 
 
-async def accept_all(installation: UUID, store: ServerStore) -> tuple[qdrant.QdrantIndex, list[Held]]:
+async def accept_all(installation: UUID, store: ServerStore) -> tuple[qdrant.QdrantIndex, list[CollectionState]]:
     """An index of an installation, and what it was asked about."""
-    asked: list[Held] = []
+    asked: list[CollectionState] = []
 
-    async def accept(held: Held) -> Owner:
+    async def accept(held: CollectionState) -> Owner:
         asked.append(held)
         if held.owner is not None and held.owner.installation != installation:
             raise OwnedByAnother("it is another's")
@@ -470,11 +470,11 @@ async def test_the_owner_is_asked_for_before_anything_is_written_and_is_no_point
 ) -> None:
     index, asked = await accept_all(UUID(int=1), server_store)
     await index.open()
-    assert asked == [Held(None, None, created=True)]
+    assert asked == [CollectionState(None, None, created=True)]
     assert await index.count() == 0
     await index.upsert([point(1)])
     await index.renew()
-    assert asked[1:] == [Held(Owner(UUID(int=1), "here/1"), None)]
+    assert asked[1:] == [CollectionState(Owner(UUID(int=1), "here/1"), None)]
     assert [len(page) async for page in index.entries()] == [1]
     assert (await index.count(), (await index.status()).points) == (1, 1)
     await index.close()

@@ -204,7 +204,7 @@ class Health:
         """Returns what this process knows to be wrong with the index and its model."""
         problems: list[str] = []
         lease = self._reconciler.monitor.lease
-        if lease.taken:
+        if lease.is_elsewhere:
             problems.append(f"index: {LOST}, so searches find by words alone; stop that service, or use one Qdrant")
         elif lease.foreign is not None:
             problems.append(f"index: searches find by words alone, because {lease.foreign}")

@@ -41,10 +41,10 @@ def collection_name(alias: str, model: str, dimension: int) -> str:
     At most 150 characters, valid as a folder everywhere and as a Qdrant name. If a model's name must be changed for
     that (`nomic/embed:latest`), a digest is added, so that two models never share a collection. Case is ignored.
     """
-    said = model.strip().lower()
-    slug = re.sub(r"[^a-z0-9.-]+", "-", said).strip(".-")
-    if not slug or slug != said or len(slug) > _MODEL_LENGTH:
-        digest = hashlib.sha256(said.encode()).hexdigest()[:8]
+    name = model.strip().lower()
+    slug = re.sub(r"[^a-z0-9.-]+", "-", name).strip(".-")
+    if not slug or slug != name or len(slug) > _MODEL_LENGTH:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         slug = f"{slug[: _MODEL_LENGTH - 9].rstrip('.-')}-{digest}".lstrip("-")
     return f"{alias}__{slug}__{dimension}__{_PARTS}"
 
@@ -137,12 +137,12 @@ def entry_of(id: UUID | int, payload: Mapping[str, Any] | None) -> bytes:
 
 def points_of(ids: Iterable[UUID]) -> list[UUID | int]:
     """Every point that the ids may refer to: `entry_of` converts numeric ids to uuids."""
-    found: list[UUID | int] = []
+    points: list[UUID | int] = []
     for id_ in ids:
-        found.append(id_)
+        points.append(id_)
         if id_.int < 2**64:
-            found.append(id_.int)
-    return found
+            points.append(id_.int)
+    return points
 
 
 @lru_cache(maxsize=10_000, typed=True)

@@ -75,16 +75,16 @@ def labels_of(point: Point) -> list[int]:
     ]
 
 
-def asked(where: Filter) -> Conditions:
+def conditions_of(where: Filter) -> Conditions:
     """The conditions of a filter except its rules and its listed ids. These may be many, so each engine takes them in
     its own form."""
     few = len(where.namespaces) <= MAX_LABELS
     scopes, namespaces = (where.namespaces, ()) if few else ((), where.namespaces)
     should = [_has(LABELS, scope_label(where.user, name)) for name in scopes]
     must = [] if scopes else [_has(TENANT, str(where.user))]
-    for key, wanted in (("namespace", namespaces), ("kind", where.kinds), ("app", where.apps)):
-        if wanted:
-            must.append(_any_of(label(key, value) for value in wanted))
+    for key, values in (("namespace", namespaces), ("kind", where.kinds), ("app", where.apps)):
+        if values:
+            must.append(_any_of(label(key, value) for value in values))
     return Conditions(must, [_one_of(where.excluded)] if where.excluded else [], should)
 
 
@@ -110,7 +110,7 @@ def readable(rules: Rules) -> Conditions:
 def _some(objects: RuleObjects) -> list[Condition]:
     """Conditions for points that belong to any of the objects: such a point meets at least one of them. A point belongs
     to every app that had a part in it; PostgreSQL decides whether a rule that allows an app speaks of it."""
-    found = [_one_of(objects.memories)] if objects.memories else []
+    conditions = [_one_of(objects.memories)] if objects.memories else []
     labels = [
         label(key, value)
         for key, values in (
@@ -121,7 +121,7 @@ def _some(objects: RuleObjects) -> list[Condition]:
         )
         for value in values
     ]
-    return [*found, _any_of(labels)] if labels else found
+    return [*conditions, _any_of(labels)] if labels else conditions
 
 
 def _has(key: str, value: int | str) -> Condition:

@@ -44,7 +44,7 @@ class Lease:
     database."""
 
     holder: str | None = None
-    taken: bool = False
+    is_elsewhere: bool = False
     """True if another service had the lease at the last check."""
     foreign: OwnedByAnother | None = None
     """The reason why the collection in use is another's, if it is."""
@@ -57,7 +57,7 @@ class Lease:
     @property
     def refusal(self) -> str | None:
         """The reason why the index must be left alone, or None."""
-        if self.taken:
+        if self.is_elsewhere:
             return LOST
         return None if self.foreign is None else str(self.foreign)
 
@@ -89,10 +89,10 @@ class _LockHolder:
         self._database = database
         self._lock = b"pg_try_advisory_lock" if built_in else b"pg_try_advisory_lock_shared"
         self._connection: psycopg.AsyncConnection | None = None
-        self._told = False
+        self._warned = False
 
     async def acquire(self) -> None:
-        if not await self._taken(await self._database.dedicated()):
+        if not await self._acquire(await self._database.dedicated()):
             raise SetupError(_REFUSED)
 
     async def keep(self) -> None:
@@ -105,11 +105,11 @@ class _LockHolder:
                         await self._connection.execute(_WRITE, [self.holder, self.holder])
                     continue
                 pause = min(_EVERY, 2 * pause)
-                if await self._taken(await self._database.dedicated_quietly()):
-                    log.log(logging.INFO if self._told else logging.DEBUG, "the index lease is held again")
-                    pause, self._told = _EVERY, False
-                elif not self._told:
-                    self._told = True
+                if await self._acquire(await self._database.dedicated_quietly()):
+                    log.log(logging.INFO if self._warned else logging.DEBUG, "the index lease is held again")
+                    pause, self._warned = _EVERY, False
+                elif not self._warned:
+                    self._warned = True
                     log.warning("the index lease cannot be taken again yet: its lock is held on another connection")
             except (psycopg.Error, OSError, TimeoutError) as error:
                 log.debug("the connection of the index lease ended: %s", error)
@@ -125,7 +125,7 @@ class _LockHolder:
                     await connection.execute(b"SELECT pg_advisory_unlock_all()")
             await connection.close()
 
-    async def _taken(self, connection: psycopg.AsyncConnection) -> bool:
+    async def _acquire(self, connection: psycopg.AsyncConnection) -> bool:
         """Takes the lock on this connection, and writes the holder of the lease. Returns False if another service has
         the lock."""
         try:

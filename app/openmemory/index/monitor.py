@@ -35,20 +35,20 @@ class _RecordedWatermark(NamedTuple):
     epoch: UUID | None
     watermark: int
 
-    def lacks(self, held: Watermark | None) -> str | None:
+    def lacks(self, watermark: Watermark | None) -> str | None:
         """The reason why a collection with this watermark may be incomplete, or None if it is complete.
 
         It may be one ahead: another process may be between its two writes.
         """
         if self.epoch is None:
             return None
-        if held is None:
+        if watermark is None:
             return "it has not been filled yet"
-        if held.epoch != self.epoch:
+        if watermark.epoch != self.epoch:
             return "it was filled for another database or another generation"
-        if held.sequence < self.watermark:
+        if watermark.sequence < self.watermark:
             return "it went back to an older state"
-        if held.sequence > self.watermark + 1:
+        if watermark.sequence > self.watermark + 1:
             return "the database went back to an older state"
         return None
 
@@ -62,18 +62,18 @@ class IndexMonitor:
         self.lease = lease
         self._on_behind = on_behind
 
-    async def connected(self, space: Space, held: Watermark | None) -> Watermark | None:
+    async def connected(self, space: Space, watermark: Watermark | None) -> Watermark | None:
         """Checks a collection's watermark after its index has connected to it.
 
         Returns the watermark of a new collection that is complete, because everything it should contain is still in the
         outbox. While PostgreSQL is unavailable, nothing can be decided; the next `check` does that.
         """
         try:
-            if held is None and (beginning := await self._beginning(space)) is not None:
+            if watermark is None and (beginning := await self._beginning(space)) is not None:
                 space.behind = None
                 return beginning
-            known = await self._known(space)
-            self._record(space, known.lacks(held))
+            record = await self._read_watermark(space)
+            self._record(space, record.lacks(watermark))
         except Unavailable as error:
             log.debug("%s cannot be checked now: %s", space.collection, error)
         return None
@@ -114,11 +114,11 @@ class IndexMonitor:
         Raises:
             IndexUnavailable: the index does not answer, or went back to an older state meanwhile.
         """
-        known = await self._known(space)
-        held = await space.index.watermark()
-        if before is not None and not _follows(held, before):
+        record = await self._read_watermark(space)
+        watermark = await space.index.watermark()
+        if before is not None and not _follows(watermark, before):
             raise IndexUnavailable(f"{space.collection} went back to an older state while it was compared")
-        if space.unconfirmed or known.lacks(held):
+        if space.unconfirmed or record.lacks(watermark):
             await self.advance(space)
         space.behind = None
 
@@ -126,10 +126,10 @@ class IndexMonitor:
         """Writes the next watermark into the collection, after everything delivered to it, and then into PostgreSQL."""
         space.unconfirmed = False
         try:
-            known = await self._known(space)
-            if known.epoch is None:
+            record = await self._read_watermark(space)
+            if record.epoch is None:
                 return
-            following = Watermark(known.epoch, known.watermark + 1)
+            following = Watermark(record.epoch, record.watermark + 1)
             await space.index.set_watermark(following)
             async with self._database.transaction() as tx:
                 await tx.execute(_ADVANCE, {"collection": space.collection, "watermark": following.sequence})
@@ -138,8 +138,8 @@ class IndexMonitor:
             raise
 
     async def _lacking(self, space: Space) -> str | None:
-        known = await self._known(space)  # read before the collection's own, which is advanced first
-        return known.lacks(await space.index.watermark())
+        record = await self._read_watermark(space)  # read before the collection's own, which is advanced first
+        return record.lacks(await space.index.watermark())
 
     def _record(self, space: Space, reason: str | None) -> None:
         if reason is not None and space.behind is None and not self.lease.lost:
@@ -152,18 +152,18 @@ class IndexMonitor:
 
     def _record_holder(self, holder: str | None) -> None:
         lost = self.lease.holder is not None and holder != self.lease.holder
-        if lost == self.lease.taken:
+        if lost == self.lease.is_elsewhere:
             return
-        self.lease.taken = lost
+        self.lease.is_elsewhere = lost
         if lost:
             log.error("%s: searches find by words alone, and nothing is delivered, until that one ends", LOST)
         else:
             log.warning("the index lease is this service's again")
             self._on_behind()
 
-    async def _known(self, space: Space) -> _RecordedWatermark:
+    async def _read_watermark(self, space: Space) -> _RecordedWatermark:
         async with self._database.statement() as tx:
-            row: Any = (await tx.execute(_KNOWN, {"collection": space.collection})).one()
+            row: Any = (await tx.execute(_READ_WATERMARK, {"collection": space.collection})).one()
         self._record_holder(row.holder)
         return _RecordedWatermark(row.epoch, row.watermark or 0)
 
@@ -171,15 +171,15 @@ class IndexMonitor:
         async with self._database.statement() as tx:
             if await tx.scalar(_DELIVERED):
                 return None
-        known = await self._known(space)
-        return None if known.epoch is None else Watermark(known.epoch, known.watermark)
+        record = await self._read_watermark(space)
+        return None if record.epoch is None else Watermark(record.epoch, record.watermark)
 
 
-def _follows(held: Watermark | None, before: Watermark) -> bool:
-    return held is not None and held.epoch == before.epoch and held.sequence >= before.sequence
+def _follows(watermark: Watermark | None, before: Watermark) -> bool:
+    return watermark is not None and watermark.epoch == before.epoch and watermark.sequence >= before.sequence
 
 
-_KNOWN = text(
+_READ_WATERMARK = text(
     """
     SELECT l.holder, g.epoch, g.watermark
     FROM (SELECT) AS one

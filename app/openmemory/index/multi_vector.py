@@ -32,12 +32,12 @@ MORE = "more"
 """The name of the multi-vector for the chunks after the first."""
 
 
-def named(vectors: Vectors) -> dict[str, Vector | Vectors]:
+def vectors_by_name(vectors: Vectors) -> dict[str, Vector | Vectors]:
     """The vectors of a point in Qdrant's form: shape (chunks, dimension) → the first, and `more` if there are any."""
-    found: dict[str, Vector | Vectors] = {"": vectors[0]}
+    result: dict[str, Vector | Vectors] = {"": vectors[0]}
     if len(vectors) > 1:
-        found[MORE] = np.ascontiguousarray(vectors[1:])
-    return found
+        result[MORE] = np.ascontiguousarray(vectors[1:])
+    return result
 
 
 def best(first: Iterable[Hit], more: Iterable[Hit], limit: int) -> list[Hit]:
@@ -51,11 +51,11 @@ def best(first: Iterable[Hit], more: Iterable[Hit], limit: int) -> list[Hit]:
 
 def chunks(items: Sequence[T], vectors: Callable[[T], int], most: int) -> Iterator[Sequence[T]]:
     """Splits the items into groups of at most `most` vectors. An item that has more is alone."""
-    start = held = 0
+    start = count = 0
     for at, item in enumerate(items):
-        if at > start and held + vectors(item) > most:
+        if at > start and count + vectors(item) > most:
             yield items[start:at]
-            start, held = at, 0
-        held += vectors(item)
+            start, count = at, 0
+        count += vectors(item)
     if start < len(items):
         yield items[start:]

@@ -21,7 +21,7 @@ from sqlalchemy import text
 
 from openmemory.database.engine import Database, Tx
 from openmemory.errors import Unavailable
-from openmemory.index.port import Held, IndexUnavailable, OwnedByAnother, Owner
+from openmemory.index.port import CollectionState, IndexUnavailable, OwnedByAnother, Owner
 
 BEAT_EVERY = 10.0
 """The seconds after which a beat is followed by the next one."""
@@ -32,22 +32,22 @@ SILENT_AFTER = 120.0
 NEW_AFTER = 1.0
 """The seconds after which an empty collection that another process created, and did not take, is free."""
 
-KEPT_DAYS = 30
+RETENTION_DAYS = 30
 """The days for which PostgreSQL remembers the beats of a process that ended."""
 
 
-class KnownInstallation(NamedTuple):
-    """The installation, as PostgreSQL knows it. `known_beat`: the last one of the writer that was asked about.
+class InstallationRecord(NamedTuple):
+    """The installation, as PostgreSQL knows it. `last_beat`: the last one of the writer that was asked about.
     `epoch`: that of the collection's generation."""
 
     id: UUID
     moved_from: frozenset[str]
-    known_beat: int | None
+    last_beat: int | None
     epoch: UUID | None
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Observation:
     """An owner as it was first read at a time. `changed`: it has changed since it was first read at all."""
 
     owner: Owner | None
@@ -64,13 +64,13 @@ class Ownership:
         self._beats = beats
         self._writer = uuid4()
         self._place: str | None = None
-        self._seen: dict[str, _Seen] = {}
+        self._observations: dict[str, _Observation] = {}
         self._owned: set[str] = set()
         """The collections that have named this installation."""
         self._refused: str | None = None
         """The other place of this installation that a collection named."""
 
-    async def accept(self, collection: str, held: Held) -> Owner:
+    async def accept(self, collection: str, state: CollectionState) -> Owner:
         """Returns the owner that a collection should name from now on.
 
         Raises:
@@ -78,7 +78,7 @@ class Ownership:
             IndexUnavailable: that cannot be decided now.
         """
         try:
-            owner = await self._accepted(collection, held)
+            owner = await self._accepted(collection, state)
             self._owned.add(collection)
             return owner
         except Unavailable as error:
@@ -89,7 +89,7 @@ class Ownership:
         async with self._database.transaction() as tx:
             await tx.execute(_COPIED)
             await tx.execute(_FORGET_BEATS)
-        self._seen.clear()
+        self._observations.clear()
         self._owned.clear()
         self._refused = None
 
@@ -102,51 +102,53 @@ class Ownership:
         self._refused = None
         return True
 
-    async def _accepted(self, collection: str, held: Held) -> Owner:
+    async def _accepted(self, collection: str, state: CollectionState) -> Owner:
         place = await self._here()
         async with self._database.statement() as tx:
-            mine = await _installation(tx, collection, held.owner)
-            if held.owner is None and (reason := await self._unowned(tx, collection, mine, held)) is not None:
+            mine = await _installation(tx, collection, state.owner)
+            if state.owner is None and (reason := await self._unowned(tx, collection, mine, state)) is not None:
                 raise reason
-        if held.owner is not None:
-            self._check(collection, mine, held.owner, place)
-            if self._is_fresh(collection, held.owner, place):
-                return held.owner
+        if state.owner is not None:
+            self._check(collection, mine, state.owner, place)
+            if self._is_fresh(collection, state.owner, place):
+                return state.owner
         else:
-            self._seen.pop(collection, None)
+            self._observations.pop(collection, None)
         owner = Owner(mine.id, place)
         if not self._beats:
             return owner
         async with self._database.transaction() as tx:
             beat = await tx.scalar(_BEAT, {"writer": self._writer})
-            await tx.execute(_FORGET_OLD_BEATS, {"days": KEPT_DAYS})
+            await tx.execute(_FORGET_OLD_BEATS, {"days": RETENTION_DAYS})
         return owner._replace(writer=self._writer, beat=beat or 0)
 
-    async def _unowned(self, tx: Tx, collection: str, mine: KnownInstallation, held: Held) -> IndexUnavailable | None:
+    async def _unowned(
+        self, tx: Tx, collection: str, mine: InstallationRecord, state: CollectionState
+    ) -> IndexUnavailable | None:
         """The reason to leave a collection alone that names no owner, or None if it is this installation's.
 
         Collections that were made before there were owners name none. One that has named this installation and does
         not any more was made again by somebody else; what it has of ours, we wrote before we noticed.
         """
-        if held.created:
+        if state.created:
             return None
         replaced = collection in self._owned
-        if held.watermark is not None:
-            if held.watermark.epoch == mine.epoch and not replaced:
+        if state.watermark is not None:
+            if state.watermark.epoch == mine.epoch and not replaced:
                 return None
-        elif held.ids:
-            if not replaced and await tx.scalar(_ANY_OURS, {"ids": list(held.ids)}):
+        elif state.ids:
+            if not replaced and await tx.scalar(_ANY_OURS, {"ids": list(state.ids)}):
                 return None
         else:
-            seen = self._look(collection, None)
-            if time.monotonic() - seen.at >= NEW_AFTER:
+            observation = self._look(collection, None)
+            if time.monotonic() - observation.at >= NEW_AFTER:
                 return None
             return IndexUnavailable(f"{collection} was created by another process a moment ago")
         return OwnedByAnother(
             f"the collection {collection} was filled for another database and names no owner; {_OTHER_NAME}"
         )
 
-    def _check(self, collection: str, mine: KnownInstallation, owner: Owner, place: str) -> None:
+    def _check(self, collection: str, mine: InstallationRecord, owner: Owner, place: str) -> None:
         if owner.installation != mine.id:
             raise OwnedByAnother(
                 f"the collection {collection} belongs to another installation, {owner.installation}; {_OTHER_NAME}"
@@ -161,14 +163,14 @@ class Ownership:
             )
         if not self._beats or owner.writer == self._writer:
             return
-        if mine.known_beat is not None and owner.beat <= mine.known_beat:
+        if mine.last_beat is not None and owner.beat <= mine.last_beat:
             return
-        seen = self._look(collection, owner)
-        if time.monotonic() - seen.at >= SILENT_AFTER:
+        observation = self._look(collection, owner)
+        if time.monotonic() - observation.at >= SILENT_AFTER:
             return
-        known = "is being" if seen.changed else "may be"
+        verb = "is being" if observation.changed else "may be"
         raise OwnedByAnother(
-            f"the collection {collection} {known} used by another copy of this database; stop that one, and this one"
+            f"the collection {collection} {verb} used by another copy of this database; stop that one, and this one"
             f" takes the collection after {SILENT_AFTER:.0f} seconds, or say `openmemory installation --copied` here,"
             " which gives this one a collection of its own",
             asked=True,
@@ -178,15 +180,17 @@ class Ownership:
         """Returns True if the owner needs no new beat: it is that of this place, and was written a moment ago."""
         if owner.place != place or (owner.beat == 0 and self._beats):
             return False
-        seen = self._look(collection, owner)
-        return not self._beats or time.monotonic() - seen.at < BEAT_EVERY
+        observation = self._look(collection, owner)
+        return not self._beats or time.monotonic() - observation.at < BEAT_EVERY
 
-    def _look(self, collection: str, owner: Owner | None) -> _Seen:
+    def _look(self, collection: str, owner: Owner | None) -> _Observation:
         """Records the owner that was read; returns it with the time since which it has been the same."""
-        seen = self._seen.get(collection)
-        if seen is None or seen.owner != owner:
-            seen = self._seen[collection] = _Seen(owner, time.monotonic(), changed=seen is not None)
-        return seen
+        observation = self._observations.get(collection)
+        if observation is None or observation.owner != owner:
+            observation = self._observations[collection] = _Observation(
+                owner, time.monotonic(), changed=observation is not None
+            )
+        return observation
 
     async def _here(self) -> str:
         if self._place is None:
@@ -197,10 +201,10 @@ class Ownership:
         return self._place
 
 
-async def _installation(tx: Tx, collection: str, owner: Owner | None) -> KnownInstallation:
+async def _installation(tx: Tx, collection: str, owner: Owner | None) -> InstallationRecord:
     writer = None if owner is None else owner.writer
     row: Any = (await tx.execute(_MINE, {"collection": collection, "writer": writer})).one()
-    return KnownInstallation(row.id, frozenset(row.moved_from), row.beat, row.epoch)
+    return InstallationRecord(row.id, frozenset(row.moved_from), row.beat, row.epoch)
 
 
 _OTHER_NAME = "give this installation another name in qdrant.collection"

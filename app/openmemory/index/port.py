@@ -122,7 +122,7 @@ class Owner(NamedTuple):
     beat: int = 0
 
 
-class Held(NamedTuple):
+class CollectionState(NamedTuple):
     """A collection as it says of itself.
 
     `created`: this index created it, or it is empty and nobody else can open it. `ids`: some of its points, if it has
@@ -135,7 +135,7 @@ class Held(NamedTuple):
     ids: tuple[UUID, ...] = ()
 
 
-Accept = Callable[[Held], Awaitable[Owner]]
+Accept = Callable[[CollectionState], Awaitable[Owner]]
 """Called when an index has connected to a collection, before anything else is done with it, and again by `renew`.
 Returns the owner that the collection should name. Raises `OwnedByAnother` if it must be left alone."""
 

@@ -37,9 +37,9 @@ from openmemory.index.entries import IndexEntries
 from openmemory.index.multi_vector import MORE, WORDS, best, chunks
 from openmemory.index.port import (
     Accept,
+    CollectionState,
     Connected,
     Filter,
-    Held,
     Hit,
     IndexStatus,
     IndexUnavailable,
@@ -124,7 +124,7 @@ class QdrantIndex:
         )
         self._ready = False
         self._closed = False
-        self._told_taken = False
+        self._warned = False
         self._opening = asyncio.Lock()
         self._calls = 0
         self._idle = asyncio.Event()
@@ -144,12 +144,12 @@ class QdrantIndex:
     async def upsert(self, points: Sequence[Point]) -> None:
         check_vectors([point.vectors for point in points], self._dimension)
         for chunk in chunks(points, chunks_of, CHUNK):
-            written = [
+            structs = [
                 models.PointStruct(id=str(point.id), vector=vectors(point), payload=readable_payload_of(point))
                 for point in chunk
             ]
             async with self._write(adds=True):
-                await self._client.upsert(self._name, written, wait=True)
+                await self._client.upsert(self._name, structs, wait=True)
 
     async def delete(self, ids: Sequence[UUID]) -> None:
         if ids:
@@ -189,13 +189,13 @@ class QdrantIndex:
                     with_payload=list(RECONCILED),
                     with_vectors=False,
                 )
-                found = [
+                entries = [
                     entry_of(it.id if isinstance(it.id, int) else UUID(str(it.id)), it.payload)
                     for it in records
                     if it.id not in RESERVED
                 ]
-            if found:
-                yield IndexEntries(b"".join(found))
+            if entries:
+                yield IndexEntries(b"".join(entries))
             if after is None:
                 return
 
@@ -206,7 +206,7 @@ class QdrantIndex:
 
     async def watermark(self) -> Watermark | None:
         async with self._call(self._timeout):
-            return (await self._held()).watermark
+            return (await self._read_state()).watermark
 
     async def set_watermark(self, watermark: Watermark) -> None:
         async with self._write():
@@ -292,7 +292,7 @@ class QdrantIndex:
     async def _check_owner(self) -> None:
         """Raises `IndexUnavailable` if the collection names another owner than before. The next call asks whose it
         is."""
-        owner = (await self._held()).owner
+        owner = (await self._read_state()).owner
         if owner is None or self._owner is None or owner.installation != self._owner.installation:
             raise IndexUnavailable(f"{self._name} has another owner than before")
         self._owner_read_at = time.monotonic()
@@ -321,38 +321,38 @@ class QdrantIndex:
         await self._introduce()
         if self._on_connected is not None:
             async with _unavailable(self._timeout):
-                watermark = (await self._held()).watermark
+                watermark = (await self._read_state()).watermark
             if (beginning := await self._on_connected(watermark)) is not None:
                 async with _unavailable(self._patience):
                     await self._write_reserved(WATERMARK, watermark_payload(beginning))
 
-    async def _held(self, name: str | None = None) -> Held:
+    async def _read_state(self, name: str | None = None) -> CollectionState:
         """The owner and the watermark of this collection, or of another one."""
-        found = await self._client.retrieve(name or self._name, [*RESERVED], with_payload=True)
-        payloads = {record.id: record.payload for record in found}
-        return Held(owner_of(payloads.get(OWNER)), watermark_of(payloads.get(WATERMARK)))
+        records = await self._client.retrieve(name or self._name, [*RESERVED], with_payload=True)
+        payloads = {record.id: record.payload for record in records}
+        return CollectionState(owner_of(payloads.get(OWNER)), watermark_of(payloads.get(WATERMARK)))
 
     async def _take(self, *, created: bool) -> None:
         """Has the owner of the collection decided, before anything else is written there, and writes it."""
         if self._accept is None:
             return
-        held = (await self._held())._replace(created=created)
-        if held.owner is None and held.watermark is None and not created:
+        state = (await self._read_state())._replace(created=created)
+        if state.owner is None and state.watermark is None and not created:
             some, _ = await self._client.scroll(self._name, limit=_SAMPLE, with_payload=False, with_vectors=False)
             ids = (UUID(int=it.id) if isinstance(it.id, int) else UUID(str(it.id)) for it in some)
             # Read again: another process may have taken the collection and begun to fill it before the sample.
-            held = (await self._held())._replace(ids=tuple(ids))
-        owner = await self._accept(held)
-        if owner != held.owner:
+            state = (await self._read_state())._replace(ids=tuple(ids))
+        owner = await self._accept(state)
+        if owner != state.owner:
             try:
                 async with _unavailable(self._patience):
                     await self._write_reserved(OWNER, owner_payload(owner))
             except IndexUnavailable as error:
-                if held.owner is None:
+                if state.owner is None:
                     raise
                 # A server that cannot write now, such as one with a full disk, can still be searched.
                 log.debug("%s: its owner could not be renewed: %s", self._name, error)
-                owner = held.owner
+                owner = state.owner
         self._owner, self._owner_read_at = owner, time.monotonic()
 
     async def _write_reserved(self, id_: int, payload: dict[str, Any]) -> None:
@@ -389,39 +389,39 @@ class QdrantIndex:
         aliases = (await self._client.get_aliases()).aliases
         return next((it.collection_name for it in aliases if it.alias_name == self._alias), None)
 
-    async def _alias_is_taken(self) -> bool:
+    async def _alias_is_used(self) -> bool:
         """Returns True if a collection has the alias's name, like that of the old OpenMemory. It is not ours, and
         stays.
 
         Only to be called if there is no such alias.
         """
-        taken = await self._client.collection_exists(self._alias)
-        if taken and not self._told_taken:
-            self._told_taken = True
+        exists = await self._client.collection_exists(self._alias)
+        if exists and not self._warned:
+            self._warned = True
             log.info("a collection that is not ours has the name %s: it is left alone, without an alias", self._alias)
-        return taken
+        return exists
 
     async def _is_ours(self, name: str) -> bool:
-        owner = (await self._held(name)).owner
+        owner = (await self._read_state(name)).owner
         return self._accept is None or (
             owner is not None and self._owner is not None and owner.installation == self._owner.installation
         )
 
     async def _take_alias(self, *, replacing: bool) -> None:
         """Makes the alias name this collection. With `replacing`, also if it names another one of this installation."""
-        named = await self._named_by_alias()
-        if named == self._name or (not replacing if named else await self._alias_is_taken()):
+        current = await self._named_by_alias()
+        if current == self._name or (not replacing if current else await self._alias_is_used()):
             return
-        if named is not None and not await self._is_ours(named):
-            log.info("the alias %s names %s, which is not ours: it is left alone", self._alias, named)
+        if current is not None and not await self._is_ours(current):
+            log.info("the alias %s names %s, which is not ours: it is left alone", self._alias, current)
             return
         target = models.CreateAlias(collection_name=self._name, alias_name=self._alias)
         steps: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=target)]
-        if named is not None:
+        if current is not None:
             steps.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._alias)))
         await self._client.update_collection_aliases(steps)
         if replacing:
-            log.info("the alias %s moved from %s to %s", self._alias, named, self._name)
+            log.info("the alias %s moved from %s to %s", self._alias, current, self._name)
 
 
 @asynccontextmanager

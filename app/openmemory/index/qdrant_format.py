@@ -9,14 +9,14 @@ from uuid import UUID
 from qdrant_client import models
 
 from openmemory.access.rules import Rules
-from openmemory.index.conditions import asked, readable
-from openmemory.index.multi_vector import MORE, WORDS, named
+from openmemory.index.conditions import conditions_of, readable
+from openmemory.index.multi_vector import MORE, WORDS, vectors_by_name
 from openmemory.index.port import Filter, Hit, IndexUnavailable, Point, SparseVector
 
 
 def vectors(point: Point) -> Any:
     """The vectors of a point, by name."""
-    dense: dict[str, Any] = {name: each.tolist() for name, each in named(point.vectors).items()}
+    dense: dict[str, Any] = {name: each.tolist() for name, each in vectors_by_name(point.vectors).items()}
     return {**dense, WORDS: sparse(point.words)} if len(point.words.indices) else dense
 
 
@@ -45,7 +45,7 @@ def configuration(dimension: int) -> Any:
 
 def filter_of(where: Filter) -> models.Filter:
     """A filter in the client's form."""
-    must, must_not, should = asked(where)
+    must, must_not, should = conditions_of(where)
     mine = models.Filter.model_validate({"must": must, "must_not": must_not, "should": should or None})
     let_through = _readable(where.rules)
     listed = [] if where.ids is None else [models.HasIdCondition(has_id=[str(id_) for id_ in where.ids])]
@@ -69,8 +69,8 @@ def check_collection(collection: str, info: models.CollectionInfo, dimension: in
     Raises:
         IndexUnavailable: it has others.
     """
-    found = info.config.params.vectors
-    parts = {"": found} if isinstance(found, models.VectorParams) else dict(found or {})
+    vectors = info.config.params.vectors
+    parts = {"": vectors} if isinstance(vectors, models.VectorParams) else dict(vectors or {})
     if set(parts) != {"", MORE} or set(info.config.params.sparse_vectors or ()) != {WORDS}:
         raise IndexUnavailable(
             f"the collection {collection} has other vectors than one without a name, {MORE} and {WORDS}"

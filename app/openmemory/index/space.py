@@ -19,7 +19,7 @@ from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker, 
 T = TypeVar("T")
 
 _NOBODYS = Filter(NOBODY)
-_KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
+_SAMPLE_TEXT = "The quick brown fox jumps over the lazy dog."
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ class Space:
         Raises:
             EmbedderUnavailable: the model does not answer in time, or its circuit is open.
         """
-        if (known := self.embedder.known(text)) is not None:
-            return known
-        return await self._asked(lambda: self.embedder.query(text))
+        if (embedding := self.embedder.known(text)) is not None:
+            return embedding
+        return await self._call_model(lambda: self.embedder.query(text))
 
     async def document(self, text: str) -> TextEmbedding:
         """The embedding of a text that is about to be stored. Its delivery uses the same one.
@@ -118,7 +118,7 @@ class Space:
         """
         if self.embedder.busy:
             raise EmbedderUnavailable("the model is busy with other texts")
-        return await self._asked(lambda: self.embedder.document(text))
+        return await self._call_model(lambda: self.embedder.document(text))
 
     async def chance(self, question: Vector) -> ChanceCosine:
         """The cosines that a question has by chance. The first call reads or embeds the background. If it gives up
@@ -194,11 +194,11 @@ class Space:
             EmbedderUnavailable: the model is unavailable, or its vectors have another length than those of the index.
         """
         # Not through the cache, which would keep answering.
-        length = len((await self.embedder.inner.query(_KNOWN_GOOD)).vector)
+        length = len((await self.embedder.inner.query(_SAMPLE_TEXT)).vector)
         if self._dimension is not None and length != self._dimension:
             raise EmbedderUnavailable(f"it answers with {length} numbers, and the index has {self._dimension}")
 
-    async def _asked(self, embedding: Callable[[], Awaitable[T]]) -> T:
+    async def _call_model(self, embedding: Callable[[], Awaitable[T]]) -> T:
         try:
             async with self.embedder_breaker.guard(), asyncio.timeout(self._deadlines.embedder):
                 try:

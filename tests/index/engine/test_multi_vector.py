@@ -105,7 +105,7 @@ async def test_kept_vectors_are_read_in_parts_that_fit(folder: Path, monkeypatch
     async with running(folder) as services:
         await services.rebuild.step()
         await added(services, CHAT + LAST, *(f"{CHAT} {n}" for n in range(9)), *(f"fact {n}" for n in range(9)))
-        monkeypatch.setattr(writer, "KEPT_TOGETHER", 20 * 1536)
+        monkeypatch.setattr(writer, "MAX_READ_BYTES", 20 * 1536)
         read = services.reconciler._repair._writer
         sizes: list[int] = []
         write = read.write

@@ -155,8 +155,8 @@ class OpenCollections:
     def _read_aliases(self) -> dict[str, str]:
         file = self._folder / _ALIASES
         try:
-            found = orjson.loads(file.read_bytes()) if file.exists() else {}
-            return {str(alias): str(target) for alias, target in dict(found).items()}
+            aliases = orjson.loads(file.read_bytes()) if file.exists() else {}
+            return {str(alias): str(target) for alias, target in dict(aliases).items()}
         except (OSError, ValueError) as error:
             # Aliases are only a convenience for other readers, and their writers set them again.
             log.error("the aliases in %s cannot be read and are forgotten: %s", file, error)

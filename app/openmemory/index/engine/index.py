@@ -30,19 +30,19 @@ from openmemory.index.collections import (
     watermark_of,
     watermark_payload,
 )
-from openmemory.index.conditions import asked, readable
+from openmemory.index.conditions import conditions_of, readable
 from openmemory.index.engine.calls import CHUNK, buffer, guarded, sparse, with_codes
 from openmemory.index.engine.mapped_memory import release_mapped
 from openmemory.index.engine.rest_format import one_condition
 from openmemory.index.engine.shards import Shard, VectorLayout
 from openmemory.index.entries import IndexEntries
-from openmemory.index.multi_vector import MORE, WORDS, best, chunks, named
+from openmemory.index.multi_vector import MORE, WORDS, best, chunks, vectors_by_name
 from openmemory.index.port import (
     NO_WORDS,
     Accept,
+    CollectionState,
     Connected,
     Filter,
-    Held,
     Hit,
     IndexStatus,
     IndexUnavailable,
@@ -118,15 +118,15 @@ class EdgeIndex:
         """Has the owner of the collection decided, before anything else is written there, and writes it."""
         if self._accept is None:
             return
-        held = _held(shard)
-        if held.owner is None and held.watermark is None:
+        state = _read_state(shard)
+        if state.owner is None and state.watermark is None:
             with guarded():
                 some, _ = shard.engine.scroll(edge.ScrollRequest(limit=_SAMPLE, with_payload=False, with_vector=False))
             ids = tuple(UUID(int=it.id) if isinstance(it.id, int) else UUID(str(it.id)) for it in some)
             # One process has the folder, so an empty collection is nobody else's.
-            held = held._replace(ids=ids, created=not ids)
-        owner = await self._accept(held)
-        if owner != held.owner:
+            state = state._replace(ids=ids, created=not ids)
+        owner = await self._accept(state)
+        if owner != state.owner:
             self._write_reserved(shard, OWNER, owner_payload(owner))
 
     def _write_reserved(self, shard: Shard, id_: int, payload: dict[str, Any]) -> None:
@@ -146,10 +146,10 @@ class EdgeIndex:
             await asyncio.sleep(0)
         self._tidy(sum(map(chunks_of, points)))
 
-    def _tidy(self, written: int) -> None:
+    def _tidy(self, size: int) -> None:
         """Limits the work of the next flush, and the memory for written data."""
-        self._unreleased += written
-        self._unflushed += written
+        self._unreleased += size
+        self._unflushed += size
         if self._shard is None:
             return
         if self._unflushed >= FLUSH_AFTER:
@@ -184,10 +184,10 @@ class EdgeIndex:
         while True:
             shard = await self._opened()
             with guarded():
-                found, after = _page(shard, user, after, page)
+                entries, after = _page(shard, user, after, page)
             await asyncio.sleep(0)
-            if found:
-                yield found
+            if entries:
+                yield entries
             if after is None:
                 return
 
@@ -198,7 +198,7 @@ class EdgeIndex:
             return counted - (len(shard.engine.retrieve([*RESERVED], False, False)) if user is None else 0)
 
     async def watermark(self) -> Watermark | None:
-        return _held(await self._opened()).watermark
+        return _read_state(await self._opened()).watermark
 
     async def set_watermark(self, watermark: Watermark) -> None:
         self._write_reserved(await self._opened(), WATERMARK, watermark_payload(watermark))
@@ -252,12 +252,12 @@ class EdgeIndex:
             file.write(f"{self._name}\n".encode())
 
 
-def _held(shard: Shard) -> Held:
+def _read_state(shard: Shard) -> CollectionState:
     """The owner and the watermark of a collection."""
     with guarded():
-        found = shard.engine.retrieve([*RESERVED], True, False)
-    payloads = {record.id: record.payload for record in found}
-    return Held(owner_of(payloads.get(OWNER)), watermark_of(payloads.get(WATERMARK)))
+        records = shard.engine.retrieve([*RESERVED], True, False)
+    payloads = {record.id: record.payload for record in records}
+    return CollectionState(owner_of(payloads.get(OWNER)), watermark_of(payloads.get(WATERMARK)))
 
 
 async def _converted(points: Sequence[Point]) -> list[edge.Point]:
@@ -266,20 +266,20 @@ async def _converted(points: Sequence[Point]) -> list[edge.Point]:
     Converting a point releases the GIL several times: each string of the payload is first tried as three other types.
     In a separate thread, it would wait for the event loop's thread each time.
     """
-    made: list[edge.Point] = []
+    result: list[edge.Point] = []
     for start in range(0, len(points), SLICE):
         if start:
             await asyncio.sleep(0)
         some = points[start : start + SLICE]
-        made += [edge.Point(point.id, _vectors(point), payload_of(point)) for point in some]
-    return made
+        result += [edge.Point(point.id, _vectors(point), payload_of(point)) for point in some]
+    return result
 
 
 def _vectors(point: Point) -> Any:
     words = sparse(point.words)
     if len(point.vectors) == 1:
         return {"": buffer(point.vectors[0]), WORDS: words}
-    return {**named(point.vectors), WORDS: words}
+    return {**vectors_by_name(point.vectors), WORDS: words}
 
 
 def _nearest(shard: Shard, vector: Vector, where: Filter, limit: int) -> list[Hit]:
@@ -308,8 +308,8 @@ def _page(
     )
     records, following = shard.engine.scroll(request)
     # Every access to a record's id creates it anew.
-    found = cast(list[tuple[UUID | int, Any]], [(record.id, record.payload) for record in records])
-    return IndexEntries(b"".join([entry_of(*one) for one in found if one[0] not in RESERVED])), following
+    pairs = cast(list[tuple[UUID | int, Any]], [(record.id, record.payload) for record in records])
+    return IndexEntries(b"".join([entry_of(*one) for one in pairs if one[0] not in RESERVED])), following
 
 
 def _owned_by(user: UUID | None) -> edge.Filter | None:
@@ -317,7 +317,7 @@ def _owned_by(user: UUID | None) -> edge.Filter | None:
 
 
 def _filter(where: Filter, only: Sequence[edge.ConditionType] = ()) -> edge.Filter:
-    must, must_not, should = asked(where)
+    must, must_not, should = conditions_of(where)
     readable_must, readable_must_not = _readable(where.rules)
     listed = [] if where.ids is None else [edge.HasIdCondition(set(where.ids))]
     return edge.Filter(

@@ -23,7 +23,7 @@ def release_mapped(folder: Path) -> None:
     libc = ctypes.CDLL(None)
     below = f"{folder.resolve()}/"
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        found = _SHARED.fullmatch(line)
-        if found is not None and found[3].startswith(below):
-            start, end = int(found[1], 16), int(found[2], 16)
+        match = _SHARED.fullmatch(line)
+        if match is not None and match[3].startswith(below):
+            start, end = int(match[1], 16), int(match[2], 16)
             libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)

@@ -102,8 +102,8 @@ class QdrantRestApi:
             case "GET", ["collections"]:
                 result = {"collections": [{"name": name} for name in served.names()]}
             case "GET", ["aliases"]:
-                named = sorted(served.aliases.items())
-                result = {"aliases": [{"alias_name": alias, "collection_name": name} for alias, name in named]}
+                aliases = sorted(served.aliases.items())
+                result = {"aliases": [{"alias_name": alias, "collection_name": name} for alias, name in aliases]}
             case "POST", ["collections", "aliases"]:
                 actions = rest_format.array(body.get("actions"), "actions")
                 served.realias([rest_format.mapping(action, "action") for action in actions])
@@ -131,13 +131,13 @@ def _new_shape(body: Mapping[str, Any]) -> VectorLayout:
 
 async def _index(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     key, schema = body.get("field_name"), body.get("field_schema")
-    given = {"type": schema} if isinstance(schema, str) else rest_format.mapping(schema, "field_schema")
+    field = {"type": schema} if isinstance(schema, str) else rest_format.mapping(schema, "field_schema")
     index: edge.KeywordIndexParams | edge.IntegerIndexParams
-    match given.get("type"):
+    match field.get("type"):
         case "keyword":
-            index = edge.KeywordIndexParams(is_tenant=bool(given.get("is_tenant")))
+            index = edge.KeywordIndexParams(is_tenant=bool(field.get("is_tenant")))
         case "integer":
-            lookup, ranged = (rest_format.flag(given.get(name, True), name) for name in ("lookup", "range"))
+            lookup, ranged = (rest_format.flag(field.get(name, True), name) for name in ("lookup", "range"))
             index = edge.IntegerIndexParams(lookup=lookup, range=ranged)
         case _:
             raise wrong("field_schema: only keywords and integers are supported here")
@@ -149,13 +149,15 @@ async def _index(served: OpenCollections, shard: Shard, body: Mapping[str, Any])
 async def _upsert(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"points"}, "upsert")
     # In threads, because a large request takes a while to convert to points.
-    written = await asyncio.to_thread(rest_format.points, body.get("points"), shard.shape)
+    points = await asyncio.to_thread(rest_format.points, body.get("points"), shard.shape)
     size = len(await asyncio.to_thread(orjson.dumps, body["points"]))
-    done = {"operation_id": served.operations, "status": "completed"}
-    for some in chunks(written, lambda one: one[1], CHUNK):
-        done = await _update(served, shard, edge.UpdateOperation.upsert_points([point for point, _ in some]), size=size)
+    result = {"operation_id": served.operations, "status": "completed"}
+    for some in chunks(points, lambda one: one[1], CHUNK):
+        result = await _update(
+            served, shard, edge.UpdateOperation.upsert_points([point for point, _ in some]), size=size
+        )
         await asyncio.sleep(0)
-    return done
+    return result
 
 
 async def _retrieve(_: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
@@ -182,10 +184,10 @@ async def _batch(_: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> A
     searches = rest_format.array(body.get("searches"), "searches")
     if len(searches) > MAX_SEARCHES:
         raise wrong(f"searches: has {len(searches)} entries; the limit here is {MAX_SEARCHES}")
-    asked = [rest_format.query(rest_format.mapping(one, "search"), shard) for one in searches]
+    queries = [rest_format.query(rest_format.mapping(one, "search"), shard) for one in searches]
     with guarded():
-        found = [[] if one is None else shard.engine.search(one) for one in asked]
-    return [{"points": [rest_format.record(hit) for hit in hits]} for hits in found]
+        results = [[] if one is None else shard.engine.search(one) for one in queries]
+    return [{"points": [rest_format.record(hit) for hit in hits]} for hits in results]
 
 
 async def _scroll(_: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:

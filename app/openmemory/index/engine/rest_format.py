@@ -53,8 +53,10 @@ def identifiers(values: Any) -> list[edge.PointId]:
 
 def shape(value: Any) -> VectorLayout:
     """The vectors of a new collection: one without a name, or that one and `more`, compared by MaxSim."""
-    given = mapping(value, "vectors")
-    parts = {"": given} if "size" in given else {name: mapping(part, f"vectors.{name}") for name, part in given.items()}
+    params = mapping(value, "vectors")
+    parts = (
+        {"": params} if "size" in params else {name: mapping(part, f"vectors.{name}") for name, part in params.items()}
+    )
     if set(parts) not in ({""}, {"", MORE}):
         raise wrong(f"vectors: only one without a name, and one named {MORE} beside it, are supported here")
     for name, part in parts.items():
@@ -73,46 +75,46 @@ def shape(value: Any) -> VectorLayout:
 
 def with_words(value: Any) -> bool:
     """Returns True if a new collection has the sparse vector `words`; False if it has none."""
-    given = mapping({} if value is None else value, "sparse_vectors")
-    if given and (set(given) != {WORDS} or any(mapping(given[WORDS], WORDS).values())):
+    params = mapping({} if value is None else value, "sparse_vectors")
+    if params and (set(params) != {WORDS} or any(mapping(params[WORDS], WORDS).values())):
         raise wrong(f"vectors: the only sparse vectors that are supported here are {WORDS}, without settings")
-    return bool(given)
+    return bool(params)
 
 
 def points(values: Any, of: VectorLayout) -> list[tuple[edge.Point, int]]:
     """The points of an upsert, and the number of vectors of each."""
-    made = []
+    result = []
     for value in array(values, "points"):
-        given = mapping(value, "point")
-        payload = given.get("payload")
+        fields = mapping(value, "point")
+        payload = fields.get("payload")
         if payload is not None:
             mapping(payload, "payload")
         try:
-            vectors, count = _vectors(given.get("vector"), of)
-            made.append((edge.Point(identifier(given.get("id")), vectors, payload), count))
+            vectors, count = _vectors(fields.get("vector"), of)
+            result.append((edge.Point(identifier(fields.get("id")), vectors, payload), count))
         except (TypeError, ValueError, OverflowError) as error:
-            raise wrong(f"point {given.get('id')}: {error}") from error
-    return made
+            raise wrong(f"point {fields.get('id')}: {error}") from error
+    return result
 
 
 def query(body: Mapping[str, Any], of: Shard) -> edge.SearchRequest | None:
     """A request for the points nearest to a vector. None if no point has such vectors."""
     only(body, _OF_A_QUERY, "query")
-    asked, using = body.get("query"), body.get("using") or ""
+    query, using = body.get("query"), body.get("using") or ""
     if using != "" and (using not in (MORE, WORDS) or of.shape.plain):
         raise wrong(f"Not existing vector name error: {using}")
-    if isinstance(asked, Mapping) and "nearest" in asked:
-        only(asked, {"nearest"}, "query")
-        asked = asked["nearest"]
+    if isinstance(query, Mapping) and "nearest" in query:
+        only(query, {"nearest"}, "query")
+        query = query["nearest"]
     limit = number(body.get("limit"), "limit", 10, least=1)
     where = condition(body.get("filter"))
     vector: Any
     if using == WORDS:
-        vector, params = _sparse(asked), None
+        vector, params = _sparse(query), None
     else:
-        if using == MORE and isinstance(asked, list) and len(asked) == 1 and of.shape.dimension > 1:
-            [asked] = asked  # a multi-vector of one
-        vector, params = _vector(asked, of.shape.dimension), with_codes(limit)
+        if using == MORE and isinstance(query, list) and len(query) == 1 and of.shape.dimension > 1:
+            [query] = query  # a multi-vector of one
+        vector, params = _vector(query, of.shape.dimension), with_codes(limit)
     if using == MORE:
         with guarded():
             long = of.long_texts()
@@ -147,11 +149,11 @@ def condition(value: Any) -> edge.Filter | None:
     """A filter of `must`, `must_not` and `should`, each one condition or a list of them."""
     if value is None:
         return None
-    given = mapping(value, "filter")
-    only(given, {"must", "must_not", "should"}, "filter")
+    clauses = mapping(value, "filter")
+    only(clauses, {"must", "must_not", "should"}, "filter")
     parts: dict[str, list[edge.ConditionType] | None] = {}
     for name in ("must", "must_not", "should"):
-        part = given.get(name)
+        part = clauses.get(name)
         conditions = [part] if isinstance(part, Mapping) else array([] if part is None else part, name)
         parts[name] = list(map(one_condition, conditions)) or None
     return edge.Filter(must=parts["must"], must_not=parts["must_not"], should=parts["should"])
@@ -171,15 +173,15 @@ def selector(value: Any) -> edge.WithPayloadType:
     return value  # type: ignore[no-any-return]
 
 
-def record(found: edge.Record | edge.ScoredPoint) -> dict[str, Any]:
+def record(entry: edge.Record | edge.ScoredPoint) -> dict[str, Any]:
     """A point in the response format, without parts that were not requested."""
-    point: dict[str, Any] = {"id": plain(found.id)}
-    if isinstance(found, edge.ScoredPoint):
-        point |= {"version": found.version, "score": found.score}
-    if found.payload is not None:
-        point["payload"] = found.payload
-    if found.vector is not None:
-        point["vector"] = _plain_vectors(found.vector)
+    point: dict[str, Any] = {"id": plain(entry.id)}
+    if isinstance(entry, edge.ScoredPoint):
+        point |= {"version": entry.version, "score": entry.score}
+    if entry.payload is not None:
+        point["payload"] = entry.payload
+    if entry.vector is not None:
+        point["vector"] = _plain_vectors(entry.vector)
     return point
 
 
@@ -227,9 +229,9 @@ def flag(value: Any, name: str) -> bool:
     return value
 
 
-def only(given: Mapping[str, Any], known: set[str] | frozenset[str], name: str) -> None:
+def only(fields: Mapping[str, Any], names: set[str] | frozenset[str], name: str) -> None:
     """Rejects keys that Qdrant supports and this server does not."""
-    if unknown := sorted(key for key, value in given.items() if key not in known and value is not None):
+    if unknown := sorted(key for key, value in fields.items() if key not in names and value is not None):
         raise wrong(f"{name}: {', '.join(unknown)} is not supported here")
 
 
@@ -259,9 +261,9 @@ def _vectors(value: Any, of: VectorLayout) -> tuple[Any, int]:
 
 
 def _sparse(value: Any) -> edge.SparseVector:
-    given = mapping(value, WORDS)
-    only(given, {"indices", "values"}, WORDS)
-    indices, values = array(given.get("indices"), "indices"), array(given.get("values"), "values")
+    fields = mapping(value, WORDS)
+    only(fields, {"indices", "values"}, WORDS)
+    indices, values = array(fields.get("indices"), "indices"), array(fields.get("values"), "values")
     if len(indices) != len(values) or len(set(indices)) != len(indices):
         raise wrong(f"{WORDS}: must have as many values as indices, and each index once")
     if any(isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < 2**32 for one in indices):
@@ -286,22 +288,22 @@ def _numbers(value: Any, check: Callable[[Vectors], None], name: str = "") -> Ve
     return numbers
 
 
-def _condition(given: Mapping[str, Any]) -> edge.ConditionType:
-    kinds = {key for key, value in given.items() if value is not None}
+def _condition(fields: Mapping[str, Any]) -> edge.ConditionType:
+    kinds = {key for key, value in fields.items() if value is not None}
     if kinds == {"has_id"}:
-        return edge.HasIdCondition(set(identifiers(given["has_id"])))
-    if kinds and kinds <= {"must", "must_not", "should"} and (nested := condition(given)) is not None:
+        return edge.HasIdCondition(set(identifiers(fields["has_id"])))
+    if kinds and kinds <= {"must", "must_not", "should"} and (nested := condition(fields)) is not None:
         return nested
-    if kinds != {"key", "match"} or not isinstance(given["key"], str):
+    if kinds != {"key", "match"} or not isinstance(fields["key"], str):
         raise wrong(f"condition: {', '.join(sorted(kinds)) or 'nothing'} is not supported here")
-    match = {key: value for key, value in mapping(given["match"], "match").items() if value is not None}
+    match = {key: value for key, value in mapping(fields["match"], "match").items() if value is not None}
     makers = {"value": edge.MatchValue, "any": edge.MatchAny}
     if len(match) != 1 or (how := next(iter(match))) not in makers:
         raise wrong(f"match: {', '.join(sorted(match)) or 'nothing'} is not supported here")
     compared = match[how] if isinstance(match[how], list) else [match[how]]
     if any(isinstance(one, bool) for one in compared):
-        raise wrong(f"match of {given['key']}: true and false cannot be compared here")  # they would pass for 1 and 0
+        raise wrong(f"match of {fields['key']}: true and false cannot be compared here")  # they would pass for 1 and 0
     try:
-        return edge.FieldCondition(key=given["key"], match=makers[how](match[how]))
+        return edge.FieldCondition(key=fields["key"], match=makers[how](match[how]))
     except (TypeError, ValueError, OverflowError) as error:
-        raise wrong(f"match of {given['key']}: {match[how]!r} cannot be compared") from error
+        raise wrong(f"match of {fields['key']}: {match[how]!r} cannot be compared") from error

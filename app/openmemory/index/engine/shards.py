@@ -22,7 +22,7 @@ from openmemory.index.port import IndexUnavailable
 
 log = logging.getLogger(__name__)
 
-KEPT_BROKEN = 2
+MAX_BROKEN = 2
 """The number of damaged folders that are kept for inspection. Older ones are removed."""
 
 MAX_LONG_SHARE = 0.01
@@ -57,7 +57,7 @@ class Shard:
         self.home = home
         self.shape = shape
         self._long: list[edge.ConditionType] | None = None
-        self._long_known = False
+        self._long_is_current = False
         with guarded():
             home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_room(home.parent)
@@ -69,7 +69,7 @@ class Shard:
         with guarded():
             check_room(self.home.parent, size)
             self.engine.update(operation)
-        self._long_known = self._long_known and not long
+        self._long_is_current = self._long_is_current and not long
 
     def flush(self) -> None:
         """Writes everything to disk."""
@@ -94,17 +94,17 @@ class Shard:
 
         None: there are none. The result is kept until the next write.
         """
-        if not self._long_known:
-            self._long, self._long_known = self._long_texts(), True
+        if not self._long_is_current:
+            self._long, self._long_is_current = self._long_texts(), True
         return self._long
 
     def _long_texts(self) -> list[edge.ConditionType] | None:
         label = edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS))
-        found = self.engine.count(edge.CountRequest(exact=False, filter=edge.Filter(must=[label])))
+        count = self.engine.count(edge.CountRequest(exact=False, filter=edge.Filter(must=[label])))
         # This is an estimate: only an exact count proves that there are none.
-        if not found and not _counted(self.engine, label):
+        if not count and not _counted(self.engine, label):
             return None
-        return [label] if found <= MAX_LONG_SHARE * self.engine.info().points_count else []
+        return [label] if count <= MAX_LONG_SHARE * self.engine.info().points_count else []
 
 
 def shape_of(home: Path) -> VectorLayout | None:
@@ -191,9 +191,9 @@ def _probe(shard: edge.EdgeShard, shape: VectorLayout, shared: bool) -> None:
     has_payload = edge.FieldCondition(key="revision", match=edge.MatchExcept([-1]))
     parts: list[edge.ConditionType] = [has_vector] if shared else [has_vector, has_payload]
     for part in parts if shape.plain or shared else [*parts, has_words]:
-        found = _counted(shard, part)
-        if found != points:
-            raise ValueError(f"only {found} of its {points} points are whole")
+        count = _counted(shard, part)
+        if count != points:
+            raise ValueError(f"only {count} of its {points} points are whole")
     _probe_vectors(shard, shape, "", points)
     if not shape.plain:
         chunked = _counted(shard, edge.HasVectorCondition(MORE))
@@ -222,11 +222,11 @@ def _probe_vectors(shard: edge.EdgeShard, shape: VectorLayout, name: str, points
 
 def _move_aside(home: Path) -> None:
     pattern = re.compile(re.escape(home.name) + r"\.broken-(\d+)")
-    taken = sorted(int(match[1]) for path in home.parent.iterdir() if (match := pattern.fullmatch(path.name)))
-    aside = home.with_name(f"{home.name}.broken-{taken[-1] + 1 if taken else 1}")
+    numbers = sorted(int(match[1]) for path in home.parent.iterdir() if (match := pattern.fullmatch(path.name)))
+    aside = home.with_name(f"{home.name}.broken-{numbers[-1] + 1 if numbers else 1}")
     home.rename(aside)
     log.warning("the damaged folder was kept as %s", aside)
-    for number in taken[: max(0, len(taken) + 1 - KEPT_BROKEN)]:
+    for number in numbers[: max(0, len(numbers) + 1 - MAX_BROKEN)]:
         shutil.rmtree(home.with_name(f"{home.name}.broken-{number}"), ignore_errors=True)
 
 

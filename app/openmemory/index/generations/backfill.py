@@ -105,7 +105,7 @@ class VectorBackfill:
 
     async def _complete(self) -> None:
         """Adds tokens to stored vectors that lack them, page by page, from the end of the last run."""
-        made = 0
+        count = 0
         while time.monotonic() >= self._not_before and (space := await self._idle()) and space.embedder.tokenwise:
             async with self._database.statement() as tx:
                 page = await tokens.page(tx, space.model, self._position)
@@ -114,10 +114,10 @@ class VectorBackfill:
                 break
             some = page.lacking[:TOGETHER]
             for kind in ItemKind:
-                made += await self._add_tokens(space, kind, [key.id for key in some if key.kind == kind.value])
+                count += await self._add_tokens(space, kind, [key.id for key in some if key.kind == kind.value])
             self._position = page.last if len(page.lacking) <= TOGETHER else some[-1]
-        if made:
-            log.info("%d texts got vectors of their tokens", made)
+        if count:
+            log.info("%d texts got vectors of their tokens", count)
 
     async def _add_tokens(self, space: Space, kind: ItemKind, ids: Sequence[UUID]) -> int:
         """Embeds the texts of items again and stores the tokens. The stored vectors stay unchanged."""
@@ -125,9 +125,9 @@ class VectorBackfill:
             return 0
         async with self._database.statement() as tx:
             texts = await self._tables[kind].texts(tx, ids)
-        made = await space.embedder.documents([text.text for text in texts.values()])
+        embeddings = await space.embedder.documents([text.text for text in texts.values()])
         hashes = [(id_, text.hash) for id_, text in texts.items()]
-        codes = [one.tokens for one in made if one.tokens is not None]
+        codes = [one.tokens for one in embeddings if one.tokens is not None]
         async with self._database.transaction() as tx:
             return await tokens.keep(tx, kind, space.model, hashes, codes)
 
@@ -138,45 +138,45 @@ class VectorBackfill:
             return None
         chunking = stored_as(space.embedder.chunking, await space.dimension())
         async with self._database.statement() as tx:
-            found = (
+            rows = (
                 await tx.execute(_OTHER_CHUNKING, {"model": space.model, "chunking": chunking, "limit": PAGE})
             ).all()
-        if not found:
+        if not rows:
             return None
         entries = 0
         for kind in ItemKind:
-            kept = {row.id: row for row in found if row.kind == kind.value}
-            entries += await self._replace(space, kind, kept, chunking)
-        done = await self._outbox_delivery.drain()
-        return None if done.failed else entries
+            by_id = {row.id: row for row in rows if row.kind == kind.value}
+            entries += await self._replace(space, kind, by_id, chunking)
+        result = await self._outbox_delivery.drain()
+        return None if result.failed else entries
 
-    async def _replace(self, space: Space, kind: ItemKind, kept: Mapping[UUID, Any], chunking: str) -> int:
+    async def _replace(self, space: Space, kind: ItemKind, by_id: Mapping[UUID, Any], chunking: str) -> int:
         dimension = await space.dimension()
         async with self._database.statement() as tx:
-            texts = await self._tables[kind].texts(tx, list(kept))
-        ids = [id_ for id_, text in texts.items() if text.hash == kept[id_].text_hash]
+            texts = await self._tables[kind].texts(tx, list(by_id))
+        ids = [id_ for id_, text in texts.items() if text.hash == by_id[id_].text_hash]
         # The vectors of a text that no longer exists are useless.
-        useless = kept.keys() - set(ids)
+        useless = by_id.keys() - set(ids)
         short: list[UUID] = []
         long: list[UUID] = []
         for start in range(0, len(ids), TOGETHER):
             some = ids[start : start + TOGETHER]
             chunks = await space.embedder.chunks([texts[id_].text for id_ in some])
             for id_, number in zip(some, chunks, strict=True):
-                (short if number == 1 and kept[id_].length == 4 * dimension else long).append(id_)
+                (short if number == 1 and by_id[id_].length == 4 * dimension else long).append(id_)
             if len(long) >= TOGETHER:
                 break
         values = {"kind": kind.value, "model": space.model, "chunking": chunking}
         async with self._database.transaction() as tx:
-            await tx.execute(_RENAME, values | _rows(short, kept))
-            forgotten = set((await tx.execute(_FORGET, values | _rows([*useless, *long], kept))).scalars())
+            await tx.execute(_RENAME, values | _rows(short, by_id))
+            forgotten = set((await tx.execute(_FORGET, values | _rows([*useless, *long], by_id))).scalars())
             again = [id_ for id_ in long if id_ in forgotten]
             await outbox.add_entries(tx, kind, again)
         return len(again)
 
 
-def _rows(ids: list[UUID], kept: Mapping[UUID, Any]) -> dict[str, object]:
-    return {"ids": ids, "hashes": [kept[id_].text_hash for id_ in ids]}
+def _rows(ids: list[UUID], by_id: Mapping[UUID, Any]) -> dict[str, object]:
+    return {"ids": ids, "hashes": [by_id[id_].text_hash for id_ in ids]}
 
 
 _OTHER_CHUNKING = text(

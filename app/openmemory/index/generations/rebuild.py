@@ -47,7 +47,7 @@ class Rebuild:
         self._keep = keep
         self._pause = FIRST_PAUSE
         self._not_before = 0.0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         """Expired collections that could not be removed, which were already logged."""
 
     async def step(self) -> None:
@@ -57,14 +57,14 @@ class Rebuild:
             Unavailable: PostgreSQL does not answer.
         """
         lease = self._watcher.monitor.lease
-        if lease.foreign is not None and not lease.taken:
+        if lease.foreign is not None and not lease.is_elsewhere:
             await self._leave(self._watcher.spaces.serving, lease.foreign)
         if lease.lost:
             return
-        found = await self._follow()
+        generations = await self._follow()
         if self._watcher.spaces.building is not None and time.monotonic() >= self._not_before:
             await self._build(self._watcher.spaces.building)
-        if any(one.state is GenerationState.RETIRED for one in found):
+        if any(one.state is GenerationState.RETIRED for one in generations):
             await self._remove_expired()
 
     async def _follow(self) -> list[Generation]:
@@ -171,9 +171,9 @@ class Rebuild:
                 await registry.forget(tx, generation.collection)
             return
         except IndexUnavailable as error:
-            if generation.collection not in self._told:
-                self._told.add(generation.collection)
+            if generation.collection not in self._logged:
+                self._logged.add(generation.collection)
                 log.warning("the old collection %s stays until it can be removed: %s", generation.collection, error)
             return
-        self._told.discard(generation.collection)
+        self._logged.discard(generation.collection)
         log.info("the old collection %s and its vectors are removed", generation.collection)

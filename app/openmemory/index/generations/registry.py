@@ -40,8 +40,8 @@ _GENERATIONS = select(*_COLUMNS)
 
 async def everyone(tx: Tx) -> list[Generation]:
     """All generations, the newest first."""
-    found = await tx.execute(_GENERATIONS.order_by(IndexGeneration.created_at.desc()))
-    return [_generation(row) for row in found]
+    rows = await tx.execute(_GENERATIONS.order_by(IndexGeneration.created_at.desc()))
+    return [_generation(row) for row in rows]
 
 
 async def want(tx: Tx, collection: str, model: str, dimension: int, embedder: dict[str, Any]) -> Generation:
@@ -100,8 +100,8 @@ async def activate(tx: Tx, collection: str) -> bool:
 async def expired(tx: Tx, keep: float) -> list[Generation]:
     """The generations that retired more than `keep` seconds ago."""
     over = IndexGeneration.retired_at <= func.now() - func.make_interval(0, 0, 0, 0, 0, 0, keep)
-    found = await tx.execute(_GENERATIONS.where(_is(GenerationState.RETIRED), over))
-    return [_generation(row) for row in found]
+    rows = await tx.execute(_GENERATIONS.where(_is(GenerationState.RETIRED), over))
+    return [_generation(row) for row in rows]
 
 
 async def locked(tx: Tx, collection: str) -> bool:

@@ -22,8 +22,8 @@ from openmemory.index.monitor import IndexMonitor
 from openmemory.index.ownership import Ownership
 from openmemory.index.port import (
     Accept,
+    CollectionState,
     Connected,
-    Held,
     IndexUnavailable,
     OwnedByAnother,
     Owner,
@@ -55,7 +55,7 @@ class SpaceParts:
 
     alias: str
     own_name: bool
-    wanted: ConfiguredEmbedder
+    target: ConfiguredEmbedder
     configured: Callable[[], Awaitable[ConfiguredEmbedder | None]]
     embedder: Callable[[dict[str, Any]], CachedEmbedder]
     index: Callable[[str, str, int, Accept, Connected], VectorIndex]
@@ -70,7 +70,7 @@ class GenerationWatcher:
     def __init__(self, database: Database, parts: SpaceParts) -> None:
         self._database = database
         self._parts = parts
-        self._wanted = parts.wanted
+        self._target = parts.target
         self._alias = parts.alias
         self._registered = False
         self.ownership = Ownership(database, beats=parts.beats)
@@ -80,14 +80,14 @@ class GenerationWatcher:
     async def follow(self) -> list[Generation]:
         """Reads the table and updates `spaces` accordingly; returns the generations."""
         async with self._database.statement() as tx:
-            found = await registry.everyone(tx)
+            generations = await registry.everyone(tx)
             await self._read_alias(tx)
         spaces = self.spaces
-        known = {space.collection: space for space in self._all() if space.collection}
+        by_collection = {space.collection: space for space in self._all() if space.collection}
         serving, building = spaces.serving, None
         retired: list[Space] = []
-        for generation in found:
-            space = known.pop(generation.collection, None) or self._space(generation)
+        for generation in generations:
+            space = by_collection.pop(generation.collection, None) or self._space(generation)
             if generation.state is GenerationState.ACTIVE:
                 serving = space
             elif generation.state is GenerationState.RETIRED:
@@ -100,13 +100,13 @@ class GenerationWatcher:
             log.info("searches use %s now", serving.collection)
             self._parts.lease.foreign = None
             if before is not building and before not in retired:
-                known[before.collection] = before
+                by_collection[before.collection] = before
             # A replica that did not know this collection yet may have delivered to the old one only.
             spaces.recovered()
-        for space in known.values():
+        for space in by_collection.values():
             if space is not serving:
                 await self.release(space)
-        return found
+        return generations
 
     async def want(self) -> bool:
         """Registers the configured model in the table; it takes over when it is complete. Returns True if the model
@@ -126,10 +126,10 @@ class GenerationWatcher:
             try:
                 generation = await self._register()
             except EmbedderUnavailable as error:
-                self.spaces.obstacle = f"{self._wanted.embedder.model} is configured and cannot be used: {error}"
+                self.spaces.obstacle = f"{self._target.embedder.model} is configured and cannot be used: {error}"
                 raise
             if generation.state is GenerationState.BUILDING:
-                same = self.spaces.serving.model == self._wanted.embedder.model
+                same = self.spaces.serving.model == self._target.embedder.model
                 why = "the collection has a new name" if same else "another model is configured"
                 log.warning(
                     "building collection %s (%s); searches use the current one until it is complete",
@@ -158,7 +158,7 @@ class GenerationWatcher:
         self._alias = own or self._parts.alias
 
     async def _prefer(self, another: ConfiguredEmbedder) -> None:
-        before, self._wanted, self._registered = self._wanted, another, False
+        before, self._target, self._registered = self._target, another, False
         self.spaces.obstacle = None
         first = self.spaces.serving
         if not first.collection:  # no collection is in use yet, and the initial model is no longer wanted
@@ -176,7 +176,7 @@ class GenerationWatcher:
         for space in spaces:
             await space.close()
         for embedder in {
-            id(one): one for one in (*(space.embedder for space in spaces), self._wanted.embedder)
+            id(one): one for one in (*(space.embedder for space in spaces), self._target.embedder)
         }.values():
             await embedder.close()
 
@@ -191,23 +191,23 @@ class GenerationWatcher:
 
     async def _close_unused(self, embedder: CachedEmbedder, *, but: Space | None = None) -> None:
         used = (space.embedder for space in self._all() if space is not but)
-        if not any(embedder is one for one in (*used, self._wanted.embedder)):
+        if not any(embedder is one for one in (*used, self._target.embedder)):
             await embedder.close()
 
     async def _register(self) -> Generation:
-        wanted = self._wanted
-        dimension = await wanted.embedder.dimension()
+        target = self._target
+        dimension = await target.embedder.dimension()
         async with self._database.transaction() as tx:
             await self._read_alias(tx)
-            collection = collection_name(self._alias, wanted.embedder.model, dimension)
-            found = await registry.want(tx, collection, wanted.embedder.model, dimension, wanted.recorded)
+            collection = collection_name(self._alias, target.embedder.model, dimension)
+            generation = await registry.want(tx, collection, target.embedder.model, dimension, target.recorded)
         self._registered, self.spaces.obstacle = True, None
         # If only the settings changed (a new key, another address), the model continues with its collection.
         for space in self._all():
-            if space.collection == collection and space.embedder is not wanted.embedder:
-                before, space.embedder = space.embedder, wanted.embedder
+            if space.collection == collection and space.embedder is not target.embedder:
+                before, space.embedder = space.embedder, target.embedder
                 await self._close_unused(before)
-        return found
+        return generation
 
     def _first(self) -> Space:
         """The space until the table is read, or for the very first start, which has to get the dimension from the
@@ -224,7 +224,7 @@ class GenerationWatcher:
             return await self._opened(space, generation.dimension)
 
         space = Space(
-            self._wanted.embedder,
+            self._target.embedder,
             LazyIndex(opening),
             self._parts.deadlines,
             on_recovery=self._recovered,
@@ -245,13 +245,13 @@ class GenerationWatcher:
         return space
 
     async def _opened(self, space: Space, dimension: int) -> VectorIndex:
-        async def connected(held: Watermark | None) -> Watermark | None:
-            return await self.monitor.connected(space, held) if space is self.spaces.serving else None
+        async def connected(watermark: Watermark | None) -> Watermark | None:
+            return await self.monitor.connected(space, watermark) if space is self.spaces.serving else None
 
-        async def accept(held: Held) -> Owner:
+        async def accept(state: CollectionState) -> Owner:
             lease = self._parts.lease
             try:
-                owner = await self.ownership.accept(space.collection, held)
+                owner = await self.ownership.accept(space.collection, state)
             except OwnedByAnother as refusal:
                 if space is self.spaces.serving:
                     if lease.foreign is None:
@@ -276,12 +276,12 @@ class GenerationWatcher:
         self.spaces.recovered()
 
     def _embedder(self, generation: Generation) -> CachedEmbedder:
-        if generation.model == self._wanted.embedder.model:
-            return self._wanted.embedder
+        if generation.model == self._target.embedder.model:
+            return self._target.embedder
         try:
-            found = self._parts.embedder(generation.embedder)
+            embedder = self._parts.embedder(generation.embedder)
         except (OpenMemoryError, ValueError, TypeError) as error:
             return CachedEmbedder(UnusableEmbedder(generation.model, f"its settings are of no use any more: {error}"))
-        if found.model != generation.model:
-            return CachedEmbedder(UnusableEmbedder(generation.model, f"{found.model} has taken its place"))
-        return found
+        if embedder.model != generation.model:
+            return CachedEmbedder(UnusableEmbedder(generation.model, f"{embedder.model} has taken its place"))
+        return embedder

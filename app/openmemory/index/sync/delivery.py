@@ -92,7 +92,7 @@ class OutboxDelivery:
         self._round = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._unflushed_since: float | None = None
-        self._told: dict[str, float] = {}
+        self._warned_at: dict[str, float] = {}
         self._resuming = False
         self._dropped: list[ClaimedEntry] = []
         self._index_answers = True
@@ -131,13 +131,13 @@ class OutboxDelivery:
         if at_most is None:
             async with self._database.statement() as tx:
                 before = await outbox.now(tx)
-        total, left, ends = Delivered(), at_most, time.monotonic() + seconds
-        while left is None or left > 0:
+        total, remaining, ends = Delivered(), at_most, time.monotonic() + seconds
+        while remaining is None or remaining > 0:
             async with self._round:
-                claimed, done = await self._deliver(before)
-            total.add(done)
-            left = None if left is None else left - claimed
-            if not claimed or done.failed or time.monotonic() > ends:
+                claimed, result = await self._deliver(before)
+            total.add(result)
+            remaining = None if remaining is None else remaining - claimed
+            if not claimed or result.failed or time.monotonic() > ends:
                 break
         return total
 
@@ -215,19 +215,19 @@ class OutboxDelivery:
     async def _forget(self, claimed: list[ClaimedEntry]) -> Delivered:
         async with self._holding(claimed):
             try:
-                done = await self._write(claimed)
+                result = await self._write(claimed)
             except FAILURES as error:  # not of the index: of an item that is wanted again meanwhile
                 self._index_answers = not isinstance(error, IndexUnavailable)
                 return await self._postpone(claimed, error)
         async with self._database.transaction() as tx:
             await outbox.complete(tx, claimed)
-        return done
+        return result
 
     async def _deliver_claimed(self, claimed: list[ClaimedEntry]) -> Delivered:
         async with self._holding(claimed):
             try:
                 async with self.breaker.guard():
-                    done = await self._write(claimed)
+                    result = await self._write(claimed)
             except FAILURES as error:
                 self._index_answers = not isinstance(error, IndexUnavailable)
                 if min(entry.attempts for entry in claimed) >= ALONE_AFTER:
@@ -237,7 +237,7 @@ class OutboxDelivery:
                 return await self._postpone(claimed, refused)
         async with self._database.transaction() as tx:
             await outbox.complete(tx, claimed)
-        return done
+        return result
 
     async def _write_alone(self, claimed: list[ClaimedEntry]) -> Delivered:
         """Delivers the items of a failed batch one by one: a text that the model rejects must not block the others.
@@ -265,17 +265,17 @@ class OutboxDelivery:
 
     async def _write(self, claimed: list[ClaimedEntry]) -> Delivered:
         self._unflushed_since = self._unflushed_since or time.monotonic()
-        done = Delivered()
+        result = Delivered()
         for kind in ItemKind:
             if ids := [entry.id for entry in claimed if entry.kind is kind]:
-                done.add(await self._write_of(kind, ids))
-        return done
+                result.add(await self._write_of(kind, ids))
+        return result
 
     async def _write_of(self, kind: ItemKind, ids: list[UUID]) -> Delivered:
         # Read before the rows: another model may take over at any moment.
         serving, building, retired = self._spaces.serving, self._spaces.building, [*self._spaces.retired]
         batch = await self._writer.read(kind, ids)
-        done = await self._writer.deliver(serving, batch)
+        result = await self._writer.deliver(serving, batch)
         if self._compare is not None and kind is ItemKind.MEMORY and batch.points and len(ids) < BATCH:
             # A whole batch means that more waits, which goes first.
             await self._compare(serving, [point.id for point in batch.points])
@@ -283,7 +283,7 @@ class OutboxDelivery:
             await self._write_beside(building, batch)
         for space in retired:
             await self._forget_beside(space, ids)
-        return done
+        return result
 
     async def _write_beside(self, space: Space, batch: Batch) -> None:
         """Writes to the space that is being built. No search uses it yet, so the comparison handles failures."""
@@ -354,6 +354,6 @@ class OutboxDelivery:
         """Logs a failure, at most once a minute for each kind: an outage is one event, no matter how often it is
         noticed."""
         now = time.monotonic()
-        if now - self._told.get(what, -QUIET) >= QUIET:
-            self._told[what] = now
+        if now - self._warned_at.get(what, -QUIET) >= QUIET:
+            self._warned_at[what] = now
             log.warning(what, error)

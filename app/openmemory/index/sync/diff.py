@@ -14,26 +14,26 @@ _NONE = IndexEntries(b"")
 
 @dataclass(frozen=True, slots=True)
 class ComparedSection:
-    """The result for one section of both streams: the number of `wanted` entries, and the ids that differ.
+    """The result for one section of both streams: the number of `expected` entries, and the ids that differ.
 
     `missing` entries are wanted and absent, or present with another revision or user, which are `outdated`. `stray`
     entries are present and not wanted.
     """
 
-    wanted: int
+    expected: int
     missing: list[UUID] = field(default_factory=list)
     stray: list[UUID] = field(default_factory=list)
     outdated: list[UUID] = field(default_factory=list)
 
 
 async def compare(
-    wanted: AsyncIterator[IndexEntries], present: AsyncIterator[IndexEntries], *, full: bool = False
+    expected: AsyncIterator[IndexEntries], present: AsyncIterator[IndexEntries], *, full: bool = False
 ) -> AsyncIterator[ComparedSection]:
     """Merges two streams of pages, each in ascending order of id. Holds at most one page of each.
 
     With `full`, every wanted entry counts as missing.
     """
-    left = await anext(wanted, None)
+    left = await anext(expected, None)
     right = await anext(present, None)
     while left is not None or right is not None:
         if left is None or right is None:
@@ -49,7 +49,7 @@ async def compare(
                 there, right = right, _NONE
         yield _compared(here, there, full)
         if left is not None and not left:
-            left = await anext(wanted, None)
+            left = await anext(expected, None)
         if right is not None and not right:
             right = await anext(present, None)
 
@@ -83,12 +83,12 @@ def _compared(here: IndexEntries, there: IndexEntries, full: bool) -> ComparedSe
     if not there:
         return ComparedSection(len(here), [id_of(part) for part in parts])
     others = there.parts()
-    known, ids = set(others), [id_of(part) for part in others]
-    missing = [id_of(part) for part in parts if full or part not in known]
-    wanted, held = {id_of(part) for part in parts}, set(ids)
+    entries, ids = set(others), [id_of(part) for part in others]
+    missing = [id_of(part) for part in parts if full or part not in entries]
+    expected_ids, present_ids = {id_of(part) for part in parts}, set(ids)
     return ComparedSection(
         len(here),
         missing,
-        [id_ for id_ in ids if id_ not in wanted],
-        [id_ for id_ in missing if id_ in held],
+        [id_ for id_ in ids if id_ not in expected_ids],
+        [id_ for id_ in missing if id_ in present_ids],
     )

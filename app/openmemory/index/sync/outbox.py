@@ -61,14 +61,14 @@ _CLAIM_GONE = {
     for kind in ItemKind
 }
 
-_DONE = """
+_ENTRIES = """
     unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:revisions AS integer[])) AS done(kind, id, revision)
     WHERE entry.kind = done.kind AND entry.id = done.id AND entry.revision
 """
 # Two statements: the second sees what a writer committed while the first waited for it.
-_SETTLE = text(f"DELETE FROM index_outbox AS entry USING {_DONE} = done.revision RETURNING entry.kind, entry.id")  # noqa: S608
+_SETTLE = text(f"DELETE FROM index_outbox AS entry USING {_ENTRIES} = done.revision RETURNING entry.kind, entry.id")  # noqa: S608
 _RETRY_NOW = text(
-    f"UPDATE index_outbox AS entry SET due_at = now(), attempts = 0 FROM {_DONE} <> done.revision"  # noqa: S608
+    f"UPDATE index_outbox AS entry SET due_at = now(), attempts = 0 FROM {_ENTRIES} <> done.revision"  # noqa: S608
     " RETURNING entry.kind, entry.id"
 )
 
@@ -157,25 +157,25 @@ async def untried(tx: Tx, kind: ItemKind, ids: Sequence[UUID]) -> set[UUID]:
     return set(await tx.scalars(_UNTRIED, {"kind": kind.value, "ids": list(ids)}))
 
 
-async def renew(tx: Tx, held: Sequence[ClaimedEntry], *, lease: float) -> None:
+async def renew(tx: Tx, entries: Sequence[ClaimedEntry], *, lease: float) -> None:
     """Keeps outbox entries for another `lease` seconds. An entry that another process has claimed meanwhile is left
     alone."""
-    await tx.execute(_RENEW, _columns(held) | {"holders": [entry.holder for entry in held], "lease": lease})
+    await tx.execute(_RENEW, _columns(entries) | {"holders": [entry.holder for entry in entries], "lease": lease})
 
 
-async def complete(tx: Tx, done: Sequence[ClaimedEntry]) -> None:
+async def complete(tx: Tx, entries: Sequence[ClaimedEntry]) -> None:
     """Deletes delivered outbox entries. An entry that was written again meanwhile becomes due at once.
 
     If an entry is missing, another process did it: the lease ended during this delivery, and either of the two may
     have written last. The entry is written again.
     """
-    values = _columns(done) | {"revisions": [entry.revision for entry in done]}
-    known = {(row.kind, row.id) for row in await tx.execute(_SETTLE, values)}
-    if len(known) == len(done):
+    values = _columns(entries) | {"revisions": [entry.revision for entry in entries]}
+    keys = {(row.kind, row.id) for row in await tx.execute(_SETTLE, values)}
+    if len(keys) == len(entries):
         return
-    known |= {(row.kind, row.id) for row in await tx.execute(_RETRY_NOW, values)}
+    keys |= {(row.kind, row.id) for row in await tx.execute(_RETRY_NOW, values)}
     for kind in ItemKind:
-        if lost := [entry.id for entry in done if entry.kind is kind and (entry.kind.value, entry.id) not in known]:
+        if lost := [entry.id for entry in entries if entry.kind is kind and (entry.kind.value, entry.id) not in keys]:
             await add_entries(tx, kind, lost)
 
 

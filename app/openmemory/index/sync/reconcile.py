@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 PAGE = 1_000
 """The number of entries per read from the index, 5 ms in the built-in engine."""
 
-WANTED = 10_000
+ENTRY_PAGE = 10_000
 """The number of entries per read from PostgreSQL: few round trips, which overlap with reading the index."""
 
 CHUNK = 4_000
@@ -114,8 +114,8 @@ class Reconciler:
         statistics, started = SyncStatistics(), time.perf_counter()
         async with self._parts(space, user, full) as parts:
             async for part in parts:
-                statistics.total_memories += part.wanted
-                statistics.unchanged += part.wanted - len(part.missing)
+                statistics.total_memories += part.expected
+                statistics.unchanged += part.expected - len(part.missing)
                 statistics.memories_synced += len(part.missing)
                 statistics.deleted += len(part.stray)
         statistics.seconds = round(time.perf_counter() - started, 6)
@@ -138,9 +138,9 @@ class Reconciler:
     async def _remove_stray(self, space: Space, user: UUID | None) -> None:
         """Removes entries that should not be there, without the model."""
         async with self._parts(space, user) as parts:
-            found = sum([await self._repair.remove_stray(space, part) async for part in parts])
-        if found:
-            log.info("sync: %d entries that are out of date left %s", found, space.collection)
+            count = sum([await self._repair.remove_stray(space, part) async for part in parts])
+        if count:
+            log.info("sync: %d entries that are out of date left %s", count, space.collection)
             await space.index.flush()
 
     @asynccontextmanager
@@ -171,8 +171,8 @@ class Reconciler:
                 async for items in put:
                     await self._repair.verify(items)
                     unverified.remove(items)
-                    _count(statistics, items.done)
-                    different += items.done.written + items.done.deleted + items.done.failed
+                    _count(statistics, items.result)
+                    different += items.result.written + items.result.deleted + items.result.failed
                     await run.report()
         finally:
             with suppress(Unavailable):
@@ -217,10 +217,10 @@ class Reconciler:
         """The ids by the table of their rows. Those that no table wants in the index count as memories."""
         async with self._database.statement() as tx:
             versions = await self._tables[ItemKind.PASSAGE].versions(tx, ids)
-        found = dict[ItemKind, list[UUID]]()
+        result = dict[ItemKind, list[UUID]]()
         for id_, version in zip(ids, versions, strict=True):
-            found.setdefault(ItemKind.MEMORY if version is None else ItemKind.PASSAGE, []).append(id_)
-        return found
+            result.setdefault(ItemKind.MEMORY if version is None else ItemKind.PASSAGE, []).append(id_)
+        return result
 
     async def _different(
         self, space: Space, run: RunLog, user: UUID | None, full: bool
@@ -241,8 +241,8 @@ class Reconciler:
     ) -> AsyncGenerator[ComparedSection, None]:
         async with self._parts(space, user, full) as parts:
             async for part in parts:
-                run.statistics.total_memories += part.wanted
-                run.statistics.unchanged += part.wanted - len(part.missing)
+                run.statistics.total_memories += part.expected
+                run.statistics.unchanged += part.expected - len(part.missing)
                 await run.report()
                 yield part
 
@@ -251,24 +251,26 @@ class Reconciler:
         self, space: Space, user: UUID | None = None, full: bool = False
     ) -> AsyncIterator[AsyncIterator[ComparedSection]]:
         async with (
-            aclosing(ahead(merged(*(self._wanted(table, user) for table in self._tables.values())))) as wanted,
+            aclosing(
+                ahead(merged(*(self._expected_entries(table, user) for table in self._tables.values())))
+            ) as expected,
             aclosing(ahead(self._present(space, user))) as present,
         ):
-            yield compare(wanted, present, full=full)
+            yield compare(expected, present, full=full)
 
     def _present(self, space: Space, user: UUID | None) -> AsyncGenerator[IndexEntries, None]:
         if user is None:
             return space.index.entries(None, page=PAGE)
         return merged(*(space.index.entries(kind.tenant(user), page=PAGE) for kind in self._tables))
 
-    async def _wanted(self, table: IndexedTable, user: UUID | None) -> AsyncGenerator[IndexEntries, None]:
+    async def _expected_entries(self, table: IndexedTable, user: UUID | None) -> AsyncGenerator[IndexEntries, None]:
         after: UUID | None = None
         while True:
             async with self._database.statement() as tx:
-                page = await table.entries(tx, user=user, after=after, limit=WANTED)
+                page = await table.entries(tx, user=user, after=after, limit=ENTRY_PAGE)
             if page:
                 yield page
-            if len(page) < WANTED:
+            if len(page) < ENTRY_PAGE:
                 return
             after = UUID(bytes=page.last)
 
@@ -297,8 +299,8 @@ async def _unlock(connection: AsyncConnection, lock: int) -> None:
         await connection.execute(select(func.pg_advisory_unlock(lock)))
 
 
-def _count(statistics: SyncStatistics, done: Delivered) -> None:
-    statistics.memories_synced += done.written
-    statistics.deleted += done.deleted
-    statistics.embedded += done.embedded
-    statistics.errors += done.failed
+def _count(statistics: SyncStatistics, result: Delivered) -> None:
+    statistics.memories_synced += result.written
+    statistics.deleted += result.deleted
+    statistics.embedded += result.embedded
+    statistics.errors += result.failed

@@ -75,26 +75,26 @@ class Repair:
         if ids := [*part.stray, *part.outdated]:
             await space.index.delete(ids)
             for kind in ItemKind:
-                if wanted := await self._writer.wanted(kind, ids):
-                    await self._mark(kind, wanted)
+                if current_ids := await self._writer.current_ids(kind, ids):
+                    await self._mark(kind, current_ids)
         return len(ids)
 
     async def _filled(self, space: Space, batch: Batch) -> AsyncGenerator[Batch, None]:
         """The batch with vectors, in parts, without the items that the model rejects."""
-        left = {point.id: point for point in batch.points}
+        remaining = {point.id: point for point in batch.points}
         gone = batch.gone
         try:
             async with aclosing(self._writer.filled(space, batch)) as parts:
                 async for part in parts:
                     for id_ in part.ids:
-                        left.pop(id_, None)
+                        remaining.pop(id_, None)
                     gone = []
                     yield part
             return
         except EmbedderUnavailable as error:
             await space.ask_model()
-            if len(left) == 1:
-                [id_] = left
+            if len(remaining) == 1:
+                [id_] = remaining
                 log.warning("no vector could be made of %s %s: %s", batch.kind.value, id_, error)
                 # The vector of an older text must not represent it meanwhile.
                 await space.index.delete([id_])
@@ -102,7 +102,7 @@ class Repair:
                 yield Batch(batch.kind, [], gone, Delivered(failed=1))
                 return
         # Some texts are rejected: bisection finds them without a request for each.
-        points = [*left.values()]
+        points = [*remaining.values()]
         half = len(points) // 2
         for some in (Batch(batch.kind, points[:half], gone), Batch(batch.kind, points[half:])):
             async with aclosing(self._filled(space, some)) as parts:

@@ -96,10 +96,10 @@ class RunLog:
 
 async def recent(tx: Tx, limit: int) -> list[Run]:
     """The newest runs, newest first."""
-    found = await tx.execute(
+    rows = await tx.execute(
         select(*SyncRun.__table__.columns).order_by(SyncRun.started_at.desc(), SyncRun.id).limit(limit)
     )
-    return [_run(row) for row in found]
+    return [_run(row) for row in rows]
 
 
 def _run(row: Any) -> Run:

@@ -24,7 +24,7 @@ from openmemory.index.space import Space
 EMBEDDED_TOGETHER = 128
 """The number of texts that are embedded before their vectors are stored: the maximum loss after a failure or a stop."""
 
-KEPT_TOGETHER = 32 * 1024 * 1024
+MAX_READ_BYTES = 32 * 1024 * 1024
 """The bytes of stored vectors that are read at once: 20,000 vectors of 384 numbers, or one text of 32 chunks of
 65,536."""
 
@@ -98,7 +98,7 @@ class Batch:
     kind: ItemKind
     points: list[Point]
     gone: list[UUID] = field(default_factory=list)
-    done: Delivered = field(default_factory=Delivered)
+    result: Delivered = field(default_factory=Delivered)
     """The counts of what was done with them so far."""
 
     @property
@@ -108,9 +108,9 @@ class Batch:
 
     def replace(self, old: Sequence[Point], new: Sequence[Point]) -> None:
         """Replaces points with those that were read again. Those that no longer exist are gone."""
-        found = {point.id: point for point in new}
+        by_id = {point.id: point for point in new}
         stale = {point.id for point in old}
-        self.gone += [id_ for id_ in stale if id_ not in found]
+        self.gone += [id_ for id_ in stale if id_ not in by_id]
         self.points = [point for point in self.points if point.id not in stale] + [*new]
 
     def __len__(self) -> int:
@@ -143,10 +143,10 @@ class IndexWriter:
         Raises:
             EmbedderUnavailable: the model does not answer, or rejects a text. Vectors made before are stored.
         """
-        left, gone = batch.points, batch.gone
-        while left or gone:
-            beyond = await self._take_kept(space, batch.kind, left) if left else 0
-            here, left = left[:beyond], left[beyond:]
+        remaining, gone = batch.points, batch.gone
+        while remaining or gone:
+            beyond = await self._fill_stored_vectors(space, batch.kind, remaining) if remaining else 0
+            here, remaining = remaining[:beyond], remaining[beyond:]
             missing = [point for point in here if point.vectors is NO_VECTORS]
             ready = [point for point in here if point.vectors is not NO_VECTORS] if missing else here
             if ready or gone:
@@ -155,7 +155,7 @@ class IndexWriter:
             for start in range(0, len(missing), EMBEDDED_TOGETHER):
                 yield await self._embedded(space, batch.kind, missing[start : start + EMBEDDED_TOGETHER])
 
-    async def _take_kept(self, space: Space, kind: ItemKind, points: Sequence[Point]) -> int:
+    async def _fill_stored_vectors(self, space: Space, kind: ItemKind, points: Sequence[Point]) -> int:
         """Sets the stored vectors of the points' texts for the model, or `NO_VECTORS` if there are none.
 
         Returns the number of points that were handled, within the limit of vectors to hold at once.
@@ -163,7 +163,7 @@ class IndexWriter:
         dimension = await space.dimension()
         size = 4 * dimension
         async with self._database.statement() as tx:
-            [(places, hashes, lengths, kept, beyond)] = await _KEPT.rows(
+            [(places, hashes, lengths, blob, beyond)] = await _STORED_VECTORS.rows(
                 tx,
                 {
                     "ids": array_of(point.id for point in points),
@@ -171,13 +171,13 @@ class IndexWriter:
                     "model": space.model,
                     "size": size,
                     "chunking": f"% of {dimension}",
-                    "most": KEPT_TOGETHER,
+                    "most": MAX_READ_BYTES,
                 },
             )
         for point in points:
             point.vectors = NO_VECTORS
         if places:
-            vectors, at = np.frombuffer(kept, dtype="<f4").reshape(-1, dimension), 0
+            vectors, at = np.frombuffer(blob, dtype="<f4").reshape(-1, dimension), 0
             for place, text_hash, length in zip(places, hashes.split(","), lengths, strict=True):
                 chunks = length // size
                 # The vectors of an older text are useless.
@@ -195,11 +195,11 @@ class IndexWriter:
             batch.replace(bare, again)
         texts = [point.document.text for point in batch.points if point.document is not None]
         if texts:
-            made = await space.embedder.documents(texts)
-            for point, one in zip(batch.points, made, strict=True):
+            embeddings = await space.embedder.documents(texts)
+            for point, one in zip(batch.points, embeddings, strict=True):
                 point.vectors = one.chunks
-            await self._keep(kind, space, batch.points, [one.tokens for one in made if one.tokens is not None])
-        batch.done.embedded = len(texts)
+            await self._keep(kind, space, batch.points, [one.tokens for one in embeddings if one.tokens is not None])
+        batch.result.embedded = len(texts)
         return batch
 
     async def write(self, space: Space, batch: Batch) -> Delivered:
@@ -216,19 +216,19 @@ class IndexWriter:
                 await space.index.upsert(batch.points)
         finally:  # a failed write may be partial
             space.unconfirmed = True
-        batch.done.written, batch.done.deleted = len(batch.points), len(batch.gone)
-        return batch.done
+        batch.result.written, batch.result.deleted = len(batch.points), len(batch.gone)
+        return batch.result
 
     async def deliver(self, space: Space, batch: Batch) -> Delivered:
         """Calls `filled` and `write`. Rows that are gone leave the index before the model is called, which may be
         unavailable."""
-        done = Delivered()
+        result = Delivered()
         async with aclosing(self.filled(space, batch)) as parts:
             async for part in parts:
-                done.add(await self.write(space, part))
-        return done
+                result.add(await self.write(space, part))
+        return result
 
-    async def wanted(self, kind: ItemKind, ids: Sequence[UUID]) -> list[UUID]:
+    async def current_ids(self, kind: ItemKind, ids: Sequence[UUID]) -> list[UUID]:
         """Those of the items that the index should contain now."""
         async with self._database.statement() as tx:
             versions = await self._tables[kind].versions(tx, ids)
@@ -244,8 +244,8 @@ class IndexWriter:
         then = [*read, *(None for _ in batch.gone)]
         return [id_ for id_, version, before in zip(ids, now, then, strict=True) if version != before]
 
-    async def _keep(self, kind: ItemKind, space: Space, points: Sequence[Point], made: Sequence[Codes]) -> None:
-        """Stores the vectors of points, and the token vectors that were `made`: of each, or of none."""
+    async def _keep(self, kind: ItemKind, space: Space, points: Sequence[Point], codes: Sequence[Codes]) -> None:
+        """Stores the vectors of points, and the token vectors `codes`: of each, or of none."""
         async with self._database.transaction() as tx:
             await tx.execute(
                 _KEEP[kind],
@@ -258,13 +258,13 @@ class IndexWriter:
                     "vectors": [np.asarray(point.vectors, dtype="<f4").tobytes() for point in points],
                 },
             )
-            if made:
-                await tokens.keep(tx, kind, space.model, [(point.id, point.text_hash) for point in points], made)
+            if codes:
+                await tokens.keep(tx, kind, space.model, [(point.id, point.text_hash) for point in points], codes)
 
 
 # One row with all vectors in one value: the server would send thousands in pieces of 8 kB, each of which wakes the
 # process. The aggregates see the rows in the same, arbitrary order; but those within the limit are the first.
-_KEPT = CompiledStatement(
+_STORED_VECTORS = CompiledStatement(
     text(
         """
         SELECT array_agg(f.place) FILTER (WHERE f.held <= :most),
