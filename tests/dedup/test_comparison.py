@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.dedup.comparison import _DONE, MemoryComparison
+from openmemory.dedup.comparison import _DELETE_COMPARED, MemoryComparison
 from openmemory.dedup.replacement import Verdict, verdict_of
 from openmemory.identity.caller import Caller
 from openmemory.index.port import IndexUnavailable
@@ -201,7 +201,7 @@ async def test_a_comparison_keeps_no_memory_from_being_changed(services: Service
     async with services.database.transaction() as comparing:
         queued = text("INSERT INTO pending_comparisons VALUES (:id) RETURNING version")
         version = await comparing.scalar(queued, {"id": id_})
-        done = await comparing.execute(_DONE, {"ids": [id_], "versions": [version]})
+        done = await comparing.execute(_DELETE_COMPARED, {"ids": [id_], "versions": [version]})
         assert done.rowcount == 1
         async with services.database.transaction() as archiving:
             assert await archiving.scalar(free, {"id": id_}) == id_

@@ -100,7 +100,7 @@ async def test_what_says_nothing_new_is_not_stored(services: Services, app_calle
     for said in (OLD, "LEAD=Ada", "lead=Ada | budget=50K"):
         added = await add(services, app_caller, said)
         assert (added.id, added.event, added.changed) == (old.id, Event.NONE, [])
-    assert (added.content, added.note) == (OLD, key_value_merge.HELD)
+    assert (added.content, added.note) == (OLD, key_value_merge.ALREADY_STORED)
     assert await services.memories.get(app_caller, old.id) == before
     log = await services.memories.access_log(replace(app_caller, owner=True), old.id, page_size=50)
     assert {"part": "pairs"} in [each.metadata_ for each in log.logs]

@@ -11,10 +11,10 @@ LANGUAGES = "en", "de", "fr", "es", "it", "pt", "nl"
 
 def _phrases(words: str) -> dict[str, list[tuple[str, ...]]]:
     """The phrases of a list that commas separate, each as its words, by their first words."""
-    found: dict[str, list[tuple[str, ...]]] = {}
+    phrases: dict[str, list[tuple[str, ...]]] = {}
     for phrase in sorted({tuple(phrase.casefold().split()) for phrase in words.split(",") if phrase.strip()}):
-        found.setdefault(phrase[0], []).append(phrase)
-    return found
+        phrases.setdefault(phrase[0], []).append(phrase)
+    return phrases
 
 
 def _set(words: str) -> frozenset[str]:

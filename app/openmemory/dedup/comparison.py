@@ -61,17 +61,17 @@ class MemoryComparison:
         Raises:
             Unavailable: PostgreSQL does not answer.
         """
-        done = 0
+        count = 0
         try:
             async with alone(self._database, LOCK):
                 await self._judge_again()
                 while (space := await self._idle()) is not None and (some := await self._compare(space)):
-                    done += some
+                    count += some
         except SyncRunning:  # another replica runs it
             return 0
         except (EmbedderUnavailable, IndexUnavailable) as error:
             log.debug("compared later: %s", error)
-        return done
+        return count
 
     async def _judge_again(self) -> None:
         """Lets all memories wait, if those of this installation were compared by other weights. Looks once in a
@@ -104,12 +104,12 @@ class MemoryComparison:
         near = {hit.id for _, some in looked for hit in some}
         async with self._database.statement() as tx:
             others = await _COMPARABLE.rows(tx, {"ids": array_of(near), "longest": LONGEST}) if near else []
-        found = {row.id: row for row in others}
+        by_id = {row.id: row for row in others}
         pairs = [
-            NearPair(row, found[hit.id], chance.nearness(hit.score))
+            NearPair(row, by_id[hit.id], chance.nearness(hit.score))
             for row, (chance, some) in zip(rows, looked, strict=True)
             for hit in some
-            if hit.id in found and _may_replace(row, found[hit.id])
+            if hit.id in by_id and _may_replace(row, by_id[hit.id])
         ]
         # In a thread: judging a batch takes milliseconds.
         await self._store(rows, await asyncio.to_thread(_judged, pairs))
@@ -133,7 +133,7 @@ class MemoryComparison:
                         "times": [newer.said_at for newer, *_ in pairs],
                     },
                 )
-            await tx.execute(_DONE, {"ids": ids, "versions": [row.version for row in rows]})
+            await tx.execute(_DELETE_COMPARED, {"ids": ids, "versions": [row.version for row in rows]})
 
 
 async def _near(space: Space, row: Any) -> tuple[ChanceCosine, list[Hit]]:
@@ -166,13 +166,13 @@ class NearPair(NamedTuple):
 
 def _judged(pairs: Sequence[NearPair]) -> list[tuple[Any, Any, float, float]]:
     """The pairs of which the newer may replace the older: newer, older, nearness and probability. Each pair once."""
-    found = {}
+    judgements = {}
     for one, other, nearness in pairs:
         older, newer = sorted((one, other), key=lambda row: (row.said_at, row.id))
         judgement = judge(older.content, newer.content, nearness)
         if judgement.verdict is not Verdict.UNRELATED:
-            found[newer.id, older.id] = newer, older, nearness, judgement.probability
-    return [found[key] for key in sorted(found)]
+            judgements[newer.id, older.id] = newer, older, nearness, judgement.probability
+    return [judgements[key] for key in sorted(judgements)]
 
 
 _JUDGED_BY = text("UPDATE installation SET judged_by = :digest WHERE judged_by IS DISTINCT FROM :digest")
@@ -238,7 +238,7 @@ _KEEP = text(
     """
 )
 # A memory that changed meanwhile has a new version, and stays in the queue. A locked row is changing, so it stays too.
-_DONE = text(
+_DELETE_COMPARED = text(
     """
     DELETE FROM pending_comparisons WHERE memory_id IN (
         SELECT p.memory_id FROM pending_comparisons AS p

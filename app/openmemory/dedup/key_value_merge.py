@@ -46,7 +46,7 @@ LOOKS = 3
 """The maximum number of searches if the memory that was found has changed before it is locked."""
 
 MERGED = "Merged into the memory that has such keys (dedup.key_values)."
-HELD = "Not stored: this memory holds these pairs already (dedup.key_values)."
+ALREADY_STORED = "Not stored: this memory holds these pairs already (dedup.key_values)."
 APART = "Stored apart: it could not be merged with the memory that has such keys (dedup.key_values)."
 
 
@@ -96,14 +96,14 @@ class KeyValueMerge:
         union = merged(parsed(row.content) or {}, newer)
         if self._scope is None and not (union.added or union.changed or _brings_more(row, new)):
             await access_log.record(tx, caller, AccessType.SEARCH, [row.id], {"part": "pairs"})
-            return MemoryAdded(id=row.id, memory=row.content, event=Event.NONE, note=HELD)
+            return MemoryAdded(id=row.id, memory=row.content, event=Event.NONE, note=ALREADY_STORED)
         joint = replace(new, text=union.text if union.added or union.changed else row.content)
         if FACTS in new.metadata:
             joint = replace(joint, metadata={**new.metadata, FACTS: parsed(joint.text)})
         revisions = await _revisions(tx, row.id) if union.changed else []
-        known = PairSource(app=new.app or caller.app, at=row.updated_at)
+        source = PairSource(app=new.app or caller.app, at=row.updated_at)
         changed = [
-            PairChange(key=key, old=old, new=newer[key], was=_source(key, old, revisions) or known)
+            PairChange(key=key, old=old, new=newer[key], was=_source(key, old, revisions) or source)
             for key, old in union.changed.items()
         ]
         labels = self._intake.labels(joint.text, {**row.metadata, **new.metadata})
@@ -164,11 +164,11 @@ async def _locked(tx: Tx, caller: Caller, memory_id: UUID, bound: dict[str, Any]
 
 def values(caller: Caller, new: CheckedMemory, app_id: UUID, scope: SharedScope | None = None) -> dict[str, Any]:
     """The parameters that the statements bind."""
-    found = caller.parameters | {"pairs_text": new.text, "pairs_hash": changes.text_hash(new.text)}
+    parameters = caller.parameters | {"pairs_text": new.text, "pairs_hash": changes.text_hash(new.text)}
     if scope is not None:
-        return found | scope.values(new)
+        return parameters | scope.values(new)
     names = {"pairs_namespace": new.namespace, "pairs_kind": new.kind, "pairs_name": new.key}
-    return found | names | {"pairs_app": app_id}
+    return parameters | names | {"pairs_app": app_id}
 
 
 def _mergeable(caller: Caller, scope: SharedScope | None) -> ColumnElement[bool]:
@@ -187,13 +187,13 @@ def candidates(owner: bool, default: Default, scope: SharedScope | None = None) 
     newest. Binds `values`."""
     caller = Caller.anyone(owner=owner, default=default)
     keys = func.key_value_keys(Memory.content)
-    asked = select(func.key_value_keys(bindparam("pairs_text", type_=Text))).scalar_subquery()
-    held = func.unnest(keys).table_valued(column("key", Text), name="held").render_derived()
-    common = func.array_position(asked, held.c.key).is_not(None)
-    shared = select(func.count()).select_from(held).where(common).correlate(Memory).scalar_subquery()
+    new_keys = select(func.key_value_keys(bindparam("pairs_text", type_=Text))).scalar_subquery()
+    pairs = func.unnest(keys).table_valued(column("key", Text), name="held").render_derived()
+    common = func.array_position(new_keys, pairs.c.key).is_not(None)
+    shared = select(func.count()).select_from(pairs).where(common).correlate(Memory).scalar_subquery()
     query = (
         select(Memory.id, Memory.content, Memory.hash)
-        .where(_mergeable(caller, scope), keys.bool_op("&&")(asked), literal_column(f"({LOOKS_LIKE_KEY_VALUES})"))
+        .where(_mergeable(caller, scope), keys.bool_op("&&")(new_keys), literal_column(f"({LOOKS_LIKE_KEY_VALUES})"))
         .order_by(
             (Memory.hash == bindparam("pairs_hash", type_=String)).desc(),
             shared.desc(),

@@ -21,7 +21,7 @@ FACTS = "kv"
 MAX_TEXT_LENGTH = 4_096
 """The maximum length of a text of key-value facts. The index of keys (`idx_memory_key_values`) uses the same limit."""
 
-SHOWN = 80
+MAX_CHARACTERS = 80
 """The maximum length of a value in a message."""
 
 _KEY = r"\w(?:[\w.-]{0,62}\w)?"
@@ -59,10 +59,10 @@ def parsed(text: str) -> Pairs | None:
     parts = text.strip().split("|")
     pairs: Pairs = {}
     for part in parts:
-        found = _PAIR.fullmatch(part)
-        if found is None or _UNPRINTABLE.search(part):
+        match = _PAIR.fullmatch(part)
+        if match is None or _UNPRINTABLE.search(part):
             return None
-        key, blank, value = found[1].lower(), found[2], found[3].strip()
+        key, blank, value = match[1].lower(), match[2], match[3].strip()
         if not value or key in pairs or not any(map(str.isalpha, key)):
             return None
         if len(parts) == 1 and (blank or _otherwise(part, value)):
@@ -100,13 +100,14 @@ def described(changed: Sequence[PairChange], zone: ZoneInfo = UTC_ZONE) -> str:
     Shortens long values, and omits what reads like instructions: a note is read as text of this service.
     """
     each = (
-        f"{one.key} {_shown(one.old)} -> {_shown(one.new)} (was @{_shown(one.was.app)} {day_shown(one.was.at, zone)})"
+        f"{one.key} {_excerpt(one.old)} -> {_excerpt(one.new)} (was @{_excerpt(one.was.app)}"
+        f" {day_shown(one.was.at, zone)})"
         for one in changed
     )
     return f"changed: {', '.join(each)}"
 
 
-def _shown(value: str) -> str:
+def _excerpt(value: str) -> str:
     if instructs(value):
         return "…"
-    return value if len(value) <= SHOWN else f"{value[: SHOWN - 1]}…"
+    return value if len(value) <= MAX_CHARACTERS else f"{value[: MAX_CHARACTERS - 1]}…"

@@ -38,7 +38,7 @@ from openmemory.memories.schemas import CheckedMemory, NearbyMemory
 
 log = logging.getLogger(__name__)
 
-SHOWN = 3
+MAX_RESULTS = 3
 """The maximum number of memories that an answer names."""
 
 BUDGET = 0.06
@@ -75,7 +75,7 @@ class NearChanges:
             try:
                 async with asyncio.timeout_at(until):
                     await asyncio.wait([near], timeout=until - BUDGET / 2 - loop.time())
-                    return await self._found(caller, new, id_, near.result() if near.done() else None)
+                    return await self._find(caller, new, id_, near.result() if near.done() else None)
             except (TimeoutError, EmbedderUnavailable, IndexUnavailable, Unavailable) as error:
                 log.debug("the answer names nothing near: %s", error)
                 return []
@@ -109,7 +109,7 @@ class NearChanges:
                 rules = await self._rulebook.of(tx, caller)
         return Filter(caller.user_id, namespaces=(new.namespace,), rules=rules)
 
-    async def _found(
+    async def _find(
         self, caller: Caller, new: CheckedMemory, id_: UUID, near: dict[UUID, float] | None
     ) -> list[NearbyMemory]:
         """Those of the near memories that the text may change, the surest first. Logs that they were read.
@@ -117,20 +117,20 @@ class NearChanges:
         If `near` is None, the memories that share words with the text are judged.
         """
         space = self._spaces.serving
-        found_by: Mapping[UUID, float | None] = near or {}
+        nearness_by_id: Mapping[UUID, float | None] = near or {}
         if near is None:
-            found_by = {hit.id: None for hit in await self._by_words(space, caller, new, id_)}
-        others = [(other, nearness) for other, nearness in found_by.items() if other != id_]
+            nearness_by_id = {hit.id: None for hit in await self._by_words(space, caller, new, id_)}
+        others = [(other, nearness) for other, nearness in nearness_by_id.items() if other != id_]
         if not others:
             return []
         values = {**caller.parameters, "ids": array_of(other for other, _ in others)}
         async with self._database.statement() as tx:
             rows = {row.id: row for row in await _readable(caller.owner, caller.default).rows(tx, values)}
         read = [(rows[other], nearness) for other, nearness in others if other in rows]
-        found = _judged(new, read)[:SHOWN]
-        if found:
+        results = _judged(new, read)[:MAX_RESULTS]
+        if results:
             async with self._database.transaction() as tx:
-                await access_log.record(tx, caller, AccessType.SEARCH, [row.id for row, _ in found], {"part": "near"})
+                await access_log.record(tx, caller, AccessType.SEARCH, [row.id for row, _ in results], {"part": "near"})
         return [
             NearbyMemory(
                 id=row.id,
@@ -138,7 +138,7 @@ class NearChanges:
                 created_at=row.created_at,
                 replaced=judgement.verdict is Verdict.REPLACES,
             )
-            for row, judgement in found
+            for row, judgement in results
         ]
 
     async def _by_words(self, space: Space, caller: Caller, new: CheckedMemory, id_: UUID) -> list[Hit]:
@@ -174,11 +174,11 @@ def _may_change(caller: Caller, new: CheckedMemory) -> bool:
 
 
 def _judged(new: CheckedMemory, near: Sequence[tuple[Any, float | None]]) -> list[tuple[Any, Judgement]]:
-    found = [
+    pairs = [
         (row, judge(row.content, new.text, nearness))
         for row, nearness in near
         if agree((row.key, new.key), (row.role, new.metadata.get("role")))
         and (new.created_at is None or row.created_at <= new.created_at)
     ]
-    some = [(row, judgement) for row, judgement in found if judgement.verdict is not Verdict.UNRELATED]
+    some = [(row, judgement) for row, judgement in pairs if judgement.verdict is not Verdict.UNRELATED]
     return sorted(some, key=lambda one: -one[1].probability)

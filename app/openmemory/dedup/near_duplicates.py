@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 NEAREST = 20
 """The number of memories that are compared with a new one."""
 
-SHOWN = 5
+MAX_RESULTS = 5
 """The maximum number of possible duplicates in an answer."""
 
 NO_EMBEDDER = "Not compared with what is remembered: the embedder is unavailable."
@@ -56,7 +56,9 @@ NO_THRESHOLD = "Not compared with what is remembered: dedup.min_similarity is no
 MERGED = "Not stored: this memory says the same in other words (dedup.near_duplicates)."
 COMPLETED = "This memory said less in other words, and says what you have added now (dedup.near_duplicates)."
 SUPERSEDED = "Stored in the place of a memory that said the same in other words (dedup.near_duplicates)."
-ASKED = "Stored, though memories may say the same in other words: see possible_duplicates (dedup.near_duplicates)."
+POSSIBLE_DUPLICATES = (
+    "Stored, though memories may say the same in other words: see possible_duplicates (dedup.near_duplicates)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +178,18 @@ class Duplicates:
         which = self._candidates(caller, new, [each.id for each in near.alike])
         query = select(Memory.id, Memory.revision).where(which)
         rows = {row.id: row.revision for row in await tx.execute(query, self._values(caller, new))}
-        there = [each for each in near.alike if rows.get(each.id) == each.revision][:SHOWN]
+        there = [each for each in near.alike if rows.get(each.id) == each.revision][:MAX_RESULTS]
         if added.event is not Event.ADD or not there:
             return added
-        await _shown(tx, caller, [each.id for each in there])
+        await _log_read(tx, caller, [each.id for each in there])
         possible = [PossibleDuplicate(id=each.id, memory=each.memory, likeness=each.likeness) for each in there]
-        return added.model_copy(update={"possible_duplicates": possible, "note": ASKED})
+        return added.model_copy(update={"possible_duplicates": possible, "note": POSSIBLE_DUPLICATES})
 
     async def _merge(
         self, tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate, row: Any
     ) -> MemoryAdded | None:
         if alike.relation is Relation.SAME and self._scope is None:
-            await _shown(tx, caller, [alike.id])
+            await _log_read(tx, caller, [alike.id])
             return MemoryAdded(id=alike.id, memory=alike.memory, event=Event.NONE, note=MERGED)
         if not await complete(tx, caller, row, new, self._intake, replaces=self._scope is not None):
             return None
@@ -241,11 +243,11 @@ async def _supersede(
 
 def _judged(new: CheckedMemory, near: Sequence[tuple[Hit, Any]]) -> list[NearDuplicate]:
     """The memories that say the same as a new one. Each hit comes with its row."""
-    found, newer = [], item(new.namespace, new.key, new.text)
+    duplicates, newer = [], item(new.namespace, new.key, new.text)
     for hit, row in near:
         if (relation := sameness(item(row.namespace, row.key, row.content), newer).relation) is not None:
-            found.append(NearDuplicate(row.id, row.content, row.revision, round(hit.score, 4), relation))
-    return found
+            duplicates.append(NearDuplicate(row.id, row.content, row.revision, round(hit.score, 4), relation))
+    return duplicates
 
 
 def is_comparable() -> ColumnElement[bool]:
@@ -266,6 +268,6 @@ async def _is_exact_duplicate(tx: Tx, caller: Caller, new: CheckedMemory, app_id
     return (await tx.execute(select(Memory.id).where(which).limit(1))).one_or_none() is not None
 
 
-async def _shown(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> None:
+async def _log_read(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> None:
     """Logs that the caller has read memories that duplicate the added text."""
     await access_log.record(tx, caller, AccessType.SEARCH, ids, {"part": "duplicates"})

@@ -79,7 +79,7 @@ def negations(text: str, content: Collection[str], canonical: Callable[[str], st
     """Reads what a text in its normal form denies. `content`: its content words in the form that `canonical` gives."""
     count, denied = len(_UNSEPARATED.findall(text)), list[frozenset[str]]()
     clause, at = list[str](), -1
-    for word in [*(found.casefold() for found in _PART.findall(text)), "."]:
+    for word in [*(part.casefold() for part in _PART.findall(text)), "."]:
         if word[0].isalnum() and word not in _BREAKS:
             if at < 0 and is_negation(word):
                 at = len(clause)

@@ -64,7 +64,7 @@ _SCALES = {"k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000, 
 _ACTING = re.compile(r"(?<![\w-])(?<!\w')([A-Z]\w*(?:['-]\w+)*+'?) (?=([a-z']+))")
 _USED_TO = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bget )(?<!\bgot )(?<!\bbe )\bused to\b", re.IGNORECASE)
 _UNSEPARATED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-_TAKEN_OVER = re.compile(r"\b(?:took|takes|taken) over\b|\bno longer\b|\bfrom now on\b", re.IGNORECASE)
+_TAKEOVER = re.compile(r"\b(?:took|takes|taken) over\b|\bno longer\b|\bfrom now on\b", re.IGNORECASE)
 _TITLES = ("Dr", "Mr", "Mrs", "Ms", "Prof", "St")
 _ELIDED = re.compile(r"(?:[cdjlmnst]|qu)'(?=[^\W\d_]{2})")
 _PRESENT, _PAST = frozenset({"is", "are", "am", "'s"}), frozenset({"was", "were"})
@@ -164,7 +164,7 @@ class ComparedText:
         return frozenset(each.casefold().strip("./:") for each in (*quoted, *_IDENTIFIER.findall(self.text)))
 
     @cached_property
-    def named(self) -> tuple[list[str], frozenset[str]]:
+    def names(self) -> tuple[list[str], frozenset[str]]:
         """Capitalised words that look like names, in order, and those of them that begin a sentence."""
         names, first = [], set()
         for match in _WORD.finditer(self.text):
@@ -195,15 +195,15 @@ class ComparedText:
     @cached_property
     def relations(self) -> dict[str, str]:
         """Maps each of these words to the preposition before it. Articles and similar words in between are ignored."""
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         relation = ""
         for word in self.words:
             if word in RELATIONS:
                 relation = word
             elif word in USER or (_bare(word) not in FUNCTION and word not in GRAMMAR):
-                found.setdefault("\0user" if word in USER else _canonical(word), relation)
+                result.setdefault("\0user" if word in USER else _canonical(word), relation)
                 relation = ""
-        return found
+        return result
 
     @cached_property
     def acting(self) -> frozenset[str]:
@@ -260,7 +260,7 @@ def _apart(old: ComparedText, new: ComparedText, only_old: frozenset[str], only_
     """The difference between two texts that each have words of their own. Empty if they only differ in wording."""
     if old.numbers != new.numbers:
         return "number"
-    if set(old.named[0]) - new.every or set(new.named[0]) - old.every or old.identifiers != new.identifiers:
+    if set(old.names[0]) - new.every or set(new.names[0]) - old.every or old.identifiers != new.identifiers:
         return "name"
     shared = old.content & new.content
     if not shared or len(only_new) - len(only_old) >= MORE_WORDS:
@@ -286,7 +286,7 @@ def _exclusive(old: Any, new: Any) -> bool:
 
 def _renamed(old: ComparedText, new: ComparedText) -> bool:
     """Returns True if each text has a name that the other lacks, or if a sentence begins with such a name."""
-    (mine, first), (theirs, first_of_theirs) = old.named, new.named
+    (mine, first), (theirs, first_of_theirs) = old.names, new.names
     missing, others = set(mine) - new.every, set(theirs) - old.every
     if missing and others:
         return True
@@ -319,7 +319,7 @@ def _over(text: ComparedText) -> bool:
 
 def _changes(text: ComparedText) -> bool:
     """Returns True if the text says that something has changed."""
-    return bool(CHANGE & set(text.words)) or _TAKEN_OVER.search(text.text) is not None
+    return bool(CHANGE & set(text.words)) or _TAKEOVER.search(text.text) is not None
 
 
 def _tense(old: ComparedText, new: ComparedText) -> bool:
@@ -420,8 +420,8 @@ def _bare(word: str) -> str:
 def _canonical(word: str) -> str:
     """The stem of a word, or the representative of its synonyms."""
     word = _bare(word)
-    if (known := SYNONYMS.get(word)) is not None:
-        return known
+    if (representative := SYNONYMS.get(word)) is not None:
+        return representative
     stem = _stem(word)
     return SYNONYMS.get(stem, stem)
 

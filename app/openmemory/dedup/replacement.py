@@ -109,7 +109,7 @@ def verdict_of(probability: float) -> Verdict:
 
 def asks_of_before(question: str) -> bool:
     """Returns True if a question is about what was: "where did I use to live?", "wo habe ich früher gewohnt?"."""
-    return bool(_said(_read(question), FORMER) or _WAS.search(question))
+    return bool(_matching_phrases(_read(question), FORMER) or _WAS.search(question))
 
 
 def features(older: str, newer: str, nearness: float | None) -> dict[str, float]:
@@ -121,14 +121,16 @@ def features(older: str, newer: str, nearness: float | None) -> dict[str, float]
     first, last = _common(old.words, new.words)
     longest = max(len(old.words), len(new.words), 1)
     # A word of change that both have says nothing about what is between them.
-    changed, now, ended = (bool(_said(new, some) - _said(old, some)) for some in (CHANGED, NOW, ENDED))
+    changed, now, ended = (
+        bool(_matching_phrases(new, some) - _matching_phrases(old, some)) for some in (CHANGED, NOW, ENDED)
+    )
     turn = changed or now
     others = old.people != new.people
     numbered = old.numbers != new.numbers
     same = old.start == new.start
-    named = same or new.start in old.set or old.start in new.set
-    own = not named and old.own and new.own and not others
-    about = (named or own) and not others and not numbered
+    is_named = same or new.start in old.set or old.start in new.set
+    own = not is_named and old.own and new.own and not others
+    about = (is_named or own) and not others and not numbered
     shared = old.content & new.content
     once = bool(_groups(old, _ONCE) & _groups(new, _ONCE))
     linked = once or bool(shared)
@@ -171,10 +173,10 @@ def features(older: str, newer: str, nearness: float | None) -> dict[str, float]
         "changed_elsewhere": float(turn and not about),
         "many": float(many),
         "more": float(more),
-        "adding": float(bool(_said(new, ADDING)) and not turn),
+        "adding": float(bool(_matching_phrases(new, ADDING)) and not turn),
         "asks": float(old.asks or new.asks),
-        "planned": float(bool(_said(new, PLANNED)) and not _said(old, PLANNED)),
-        "former": float(bool(_said(new, FORMER)) and not _said(old, FORMER)),
+        "planned": float(bool(_matching_phrases(new, PLANNED)) and not _matching_phrases(old, PLANNED)),
+        "former": float(bool(_matching_phrases(new, FORMER)) and not _matching_phrases(old, FORMER)),
         "happened": float(bool(new.set & HAPPENED) and not turn),
         "happened_before": float(bool(old.set & HAPPENED)),
         "longer": min(len(new.words) / max(len(old.words), 1), 4.0) / 4,
@@ -211,8 +213,8 @@ class _Text(NamedTuple):
 @lru_cache(maxsize=512)
 def _read(text: str) -> _Text:
     text = unicodedata.normalize("NFC", text).replace("’", "'")
-    written = _pieces(text)
-    spoken = tuple(word.casefold() for word in written)
+    original = _pieces(text)
+    spoken = tuple(word.casefold() for word in original)
     words = tuple(_ME if word in USER else word for word in spoken)
     about = [at for at, word in enumerate(words) if word not in DETERMINERS]
     verb = next((at for at, word in enumerate(words) if word in COPULAS), None)
@@ -234,7 +236,7 @@ def _read(text: str) -> _Text:
         numbers=tuple(
             words[at]
             for at in sorted({*zone, *counted})
-            if _tells_which(written[at], words[at]) and not (at and words[at - 1] in SINCE)
+            if _tells_which(original[at], words[at]) and not (at and words[at - 1] in SINCE)
         ),
         negated=any(map(_negates, words)),
         asks="?" in text or bool(words and words[0] in ASKING),
@@ -248,22 +250,22 @@ def _negates(word: str) -> bool:
 
 def _pieces(text: str) -> list[str]:
     """The words of a text as they are written. French and Italian articles are words of their own."""
-    found = []
+    pieces = []
     for match in _WORD.findall(text):
         before, _, after = match.partition("'")
-        found += [before + "'", after] if after and len(before) < 3 and before.lower() in _ELIDED else [match]
-    return ["my" if word.casefold() == "user's" else word.removesuffix("'s") for word in found]
+        pieces += [before + "'", after] if after and len(before) < 3 and before.lower() in _ELIDED else [match]
+    return ["my" if word.casefold() == "user's" else word.removesuffix("'s") for word in pieces]
 
 
 _ELIDED = frozenset({"l", "d", "j", "c", "n", "s", "m", "t", "qu", "un"})
 
 
-def _tells_which(written: str, word: str) -> bool:
+def _tells_which(original: str, word: str) -> bool:
     """Returns True for a word that tells which one of several a sentence is about: a number, a letter, a day."""
-    return bool(_NUMBER.search(word)) or word in TIMES or (len(written) == 1 and written.isupper() and word != _ME)
+    return bool(_NUMBER.search(word)) or word in TIMES or (len(original) == 1 and original.isupper() and word != _ME)
 
 
-def _said(text: _Text, phrases: Mapping[str, Sequence[tuple[str, ...]]]) -> set[tuple[str, ...]]:
+def _matching_phrases(text: _Text, phrases: Mapping[str, Sequence[tuple[str, ...]]]) -> set[tuple[str, ...]]:
     """The phrases that are in a text. Between the first two words of a phrase there may be another one."""
     return {
         phrase
@@ -286,11 +288,11 @@ def _groups(text: _Text, groups: Mapping[str, frozenset[Any]]) -> set[Any]:
 
 def _by_word(groups: Iterable[tuple[Any, Iterable[str]]]) -> dict[str, frozenset[Any]]:
     """Maps each word to the groups that hold it."""
-    found: defaultdict[str, set[Any]] = defaultdict(set)
+    groups_by_word: defaultdict[str, set[Any]] = defaultdict(set)
     for name, words in groups:
         for word in words:
-            found[word].add(name)
-    return {word: frozenset(names) for word, names in found.items()}
+            groups_by_word[word].add(name)
+    return {word: frozenset(names) for word, names in groups_by_word.items()}
 
 
 _ONCE = _by_word(enumerate(HOLDS_ONCE))

@@ -57,7 +57,7 @@ def spelling(text: str) -> Spelling:
     """The spelling of a text. Texts with one spelling differ in punctuation, quotes, blanks and plain case only."""
     plain = _EMPHASIS.sub(r"\2", _LIST_OR_HEADING.sub("", normalized(text)))
     opened = set(_OPENING_QUOTE.findall(plain))
-    plain = _PRIME.sub(lambda found: found[0] if found[0] in opened else _PRIMES[found[0]], plain)
+    plain = _PRIME.sub(lambda match: match[0] if match[0] in opened else _PRIMES[match[0]], plain)
     tokens = ["", "", *_TOKEN.findall(_without_brackets(plain)), "", ""]
     words = (_form(token) for token in tokens if token[:1].isalnum())
     return Spelling(tuple(words), tuple(_OF_NUMBERS.findall(plain)), frozenset(Counter(_signs(tokens)).items()))
@@ -144,7 +144,7 @@ def _number(token: str) -> str:
 
 def _forms(words: Iterable[str]) -> dict[str, set[str]]:
     """Maps each word to the ways in which it is written."""
-    found: dict[str, set[str]] = {}
+    forms: dict[str, set[str]] = {}
     for word in words:
-        found.setdefault(word.casefold(), set()).add(word)
-    return found
+        forms.setdefault(word.casefold(), set()).add(word)
+    return forms

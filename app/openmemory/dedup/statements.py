@@ -102,8 +102,8 @@ def statements(text: str) -> Iterator[StatedValue]:
             yield from filter(None, map(_sentence, _SENTENCE.split(line)[:_LINES]))
             continue
         for key, value in pairs.items():
-            if (found := under_key(key.split("."), value, value)) is not None:
-                yield found
+            if (statement := under_key(key.split("."), value, value)) is not None:
+                yield statement
 
 
 def is_alike(one: ComparedText, other: ComparedText) -> bool:
@@ -132,8 +132,8 @@ def same_but(old: ComparedText, new: ComparedText) -> str:
         (mine, labels), (theirs, others) = _numbers(old.text), _numbers(new.text)
         because = "number" if mine - theirs and theirs - mine and labels == others else ""
     elif len(only_old) == len(only_new) == 1 and old.numbers == new.numbers and old.content & new.content:
-        said = only_old <= _predicate(old) and only_new <= _predicate(new)
-        because = "opposite" if said and opposites(old, new) else ""
+        in_predicate = only_old <= _predicate(old) and only_new <= _predicate(new)
+        because = "opposite" if in_predicate and opposites(old, new) else ""
     return because
 
 
@@ -150,8 +150,8 @@ def _sentence(sentence: str) -> StatedValue | None:
     value = _CLAUSE.split(" ".join(parts[start:]), maxsplit=1)[0].strip(" \"'*_`")
     if not value or len(value.split()) > _VALUE_WORDS or any(map(is_negation, plain)):
         return None
-    named = " ".join(parts[:at])
-    subject = _words(named) | (set(plain[:at]) & _OTHERS)
+    name = " ".join(parts[:at])
+    subject = _words(name) | (set(plain[:at]) & _OTHERS)
     if plain[at] == ":":
         # What stands before a colon may be who speaks.
         short = len(value.split()) <= _SHORT_WORDS
@@ -160,7 +160,7 @@ def _sentence(sentence: str) -> StatedValue | None:
         attribute = plain[0] in _DETERMINED or len(subject) > 1
     if not subject or not attribute:
         return None
-    return StatedValue(named.strip(' *_`"'), frozenset(subject), frozenset(subject), value, keyed=False)
+    return StatedValue(name.strip(' *_`"'), frozenset(subject), frozenset(subject), value, keyed=False)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -197,8 +197,8 @@ def _denies(one: ComparedText, other: ComparedText) -> bool:
     first, second = ({word for word in text.content if not is_negation(word)} for text in (one, other))
     if len(first & second) < _ALIKE * len(first | second):
         return False
-    said = other.content - frozenset().union(*theirs.denied)
-    return any(denied - FORMER <= said for denied in mine.denied)
+    content = other.content - frozenset().union(*theirs.denied)
+    return any(denied - FORMER <= content for denied in mine.denied)
 
 
 def _numbers(text: str) -> tuple[set[str], set[str]]:
@@ -208,9 +208,9 @@ def _numbers(text: str) -> tuple[set[str], set[str]]:
         parts = [part.strip("\"'*_`,()") for part in sentence.casefold().split()]
         start = _verb(parts)
         for place, part in enumerate(NUMBERS.get(part, part) for part in parts):
-            if found := _NUMBER.findall(part):
+            if numbers := _NUMBER.findall(part):
                 value = place > start or part[-1:].isalpha() or part[:1] in "$€£%"
-                (values if value else labels).update(found)
+                (values if value else labels).update(numbers)
     return values, labels
 
 
@@ -231,11 +231,11 @@ def _verb(parts: Sequence[str]) -> int:
 
 def _predicate(text: ComparedText) -> frozenset[str]:
     """The content words of a text that come after the verb of their sentence."""
-    found = frozenset[str]()
+    content = frozenset[str]()
     for sentence in _SENTENCE.split(text.text):
         parts = sentence.casefold().split()
-        found |= ComparedText(" ".join(parts[_verb(parts) + 1 :])).content
-    return found
+        content |= ComparedText(" ".join(parts[_verb(parts) + 1 :])).content
+    return content
 
 
 def _happened(text: ComparedText) -> bool:

@@ -18,7 +18,7 @@ from openmemory.memories.lifecycle import superseding
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded
 
-KNOWN = "This memory says so already. It is in the place of what you named now."
+EXACT_DUPLICATE = "This memory says so already. It is in the place of what you named now."
 
 
 class Supersedes:
@@ -43,13 +43,13 @@ class Supersedes:
             NotFound: one of the memories does not exist, or the caller may not read it.
         """
         await refuse_if_paused(tx, caller, "archive memories")
-        named = (
+        query = (
             select(Memory.id, Memory.content)
             .where(Memory.id == func.any(self._ids), readable_by(caller, Memory))
             .order_by(Memory.id)
             .with_for_update(of=Memory, key_share=True)
         )
-        texts = {row.id: row.content for row in await tx.execute(named, caller.parameters)}
+        texts = {row.id: row.content for row in await tx.execute(query, caller.parameters)}
         if len(texts) < len(self._ids):
             raise repository.no_memory()
         [added] = await changes.add(tx, caller, [new], apps)
@@ -59,5 +59,5 @@ class Supersedes:
         if not others:
             return added
         if added.event is not Event.ADD:
-            return added.model_copy(update={"note": KNOWN})
+            return added.model_copy(update={"note": EXACT_DUPLICATE})
         return added.model_copy(update={"event": Event.SUPERSEDE, "previous_memory": texts[others[0]]})

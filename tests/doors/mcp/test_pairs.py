@@ -32,7 +32,7 @@ async def test_pairs_are_merged_and_the_assistant_is_told_what_changed(call: Cal
     assert answer["note"] == f"{key_value_merge.MERGED} {told}"
     again = (await call("add_memories", text="LEAD=Ada", infer=False))["structuredContent"]
     held = {"id": memory_id, "memory": "budget=40K | lead=Ada | floor=3", "event": "NONE"}
-    assert again == {"results": [held], "note": key_value_merge.HELD}
+    assert again == {"results": [held], "note": key_value_merge.ALREADY_STORED}
 
 
 async def test_namespaces_and_apps_are_apart(call: Call, remember: Remember):

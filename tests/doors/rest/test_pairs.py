@@ -21,7 +21,7 @@ async def test_pairs_are_merged_and_the_answer_tells_what_changed(client, new_us
     told = f"changed: budget 50K -> 40K (was @claude {datetime.now(UTC):%Y-%m-%d})"
     assert row["note"] == f"{key_value_merge.MERGED} added: floor. {told}"
     again = await remember(new_user, "floor=3", app="claude")
-    assert (again["id"], again["event"], again["note"]) == (old["id"], "NONE", key_value_merge.HELD)
+    assert (again["id"], again["event"], again["note"]) == (old["id"], "NONE", key_value_merge.ALREADY_STORED)
     assert "changed" not in again
     detail = (await client.get(f"/api/v1/memories/{old['id']}", params={"user_id": new_user})).json()
     assert (detail["text"], detail["categories"]) == (row["content"], ["work"])
