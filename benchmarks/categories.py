@@ -63,7 +63,7 @@ def cases(path: Path = LABELLED) -> list[Case]:
 async def measure(embedder: Embedder, labelled: Sequence[Case]) -> Measured:
     """Ask the model for the categories' vectors and the memories', and how sure each category is of each."""
     phrases = await embedder.documents([phrase for subject in SUBJECTS for phrase in subject.phrases])
-    known = classifier.known(SUBJECTS, np.stack([classifier.of_chunks(each.chunks) for each in phrases]))
+    known = classifier.build_vectors(SUBJECTS, np.stack([classifier.of_chunks(each.chunks) for each in phrases]))
     texts = await embedder.documents([case.text for case in labelled])
     vectors = np.stack([classifier.of_chunks(each.chunks) for each in texts])
     begun = time.perf_counter()

@@ -325,7 +325,7 @@ async def test_what_is_ordered_is_told_and_done_though_its_process_ends(
     assert (await job.preview(owner)).total == 5
     monkeypatch.setattr(requests, "PAGE", 2)
     with monkeypatch.context() as patch:
-        patch.setattr(requests, "_DONE", text("SELECT 1 / 0"))
+        patch.setattr(requests, "_DELETE_REQUEST", text("SELECT 1 / 0"))
         await job.run()
     assert await job.waiting(owner) == Waiting(waiting=5, failed=0)
     await job.run()

@@ -25,7 +25,7 @@ def toy_vectors() -> classifier.Matrix:
 
 
 def toys() -> classifier.CategoryVectors:
-    known = classifier.known(TOYS, toy_vectors())
+    known = classifier.build_vectors(TOYS, toy_vectors())
     return known._replace(usual=0.0, spread=0.2)
 
 
@@ -57,7 +57,7 @@ def test_what_is_about_two_things_gets_both_and_never_more_than_wanted():
 
 def test_words_add_to_what_the_vector_says():
     subjects = (Subject("a", "x", ("y",)), Subject("b", "z", (), re.compile("alpaca")), Subject("c", "w"))
-    known = classifier.known(subjects, toy_vectors())._replace(usual=0.0, spread=0.2)
+    known = classifier.build_vectors(subjects, toy_vectors())._replace(usual=0.0, spread=0.2)
     vague = np.array([[0.0, 0.0, 0.3, 0.3]], dtype=np.float32)
     without, with_word = classifier.confidences(np.vstack([vague, vague]), ["nothing", "an alpaca"], known)
     assert with_word[1] > without[1]
@@ -84,9 +84,9 @@ def test_a_long_text_is_what_its_windows_say_together():
 
 def test_vectors_must_be_those_of_the_phrases():
     with pytest.raises(ValueError, match="3 categories with 4 phrases, 3 vectors"):
-        classifier.known(TOYS, toy_vectors()[:3])
+        classifier.build_vectors(TOYS, toy_vectors()[:3])
     with pytest.raises(ValueError, match="1 categories"):
-        classifier.known(TOYS[:1], toy_vectors()[:2])
+        classifier.build_vectors(TOYS[:1], toy_vectors()[:2])
 
 
 async def test_assigned_categories_are_right_on_the_labelled_set():

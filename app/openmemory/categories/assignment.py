@@ -98,12 +98,12 @@ _MAKE = text(
     ORDER BY n.name COLLATE "C" ON CONFLICT DO NOTHING
     """
 )
-_WANTED = "(SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:names AS text[]))) AS w(id, name)"
+_ASSIGNMENTS = "(SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:names AS text[]))) AS w(id, name)"
 _UNASSIGN = text(
     f"""
     DELETE FROM memory_categories AS f USING categories AS c
     WHERE f.memory_id = ANY(:changed) AND f.automatic AND c.id = f.category_id
-        AND NOT EXISTS (SELECT FROM {_WANTED} WHERE w.id = f.memory_id AND w.name = c.name)
+        AND NOT EXISTS (SELECT FROM {_ASSIGNMENTS} WHERE w.id = f.memory_id AND w.name = c.name)
         AND NOT EXISTS (
             SELECT FROM access_controls AS r
             WHERE r.user_id = f.user_id AND r.object_key = 'category:' || CAST(f.category_id AS text)
@@ -113,13 +113,13 @@ _UNASSIGN = text(
 _ASSIGN = text(
     f"""
     INSERT INTO memory_categories (memory_id, category_id, automatic)
-    SELECT w.id, c.id, true FROM {_WANTED} JOIN categories AS c ON c.name = w.name
+    SELECT w.id, c.id, true FROM {_ASSIGNMENTS} JOIN categories AS c ON c.name = w.name
     ORDER BY 1, 2 ON CONFLICT DO NOTHING
     """  # noqa: S608 - as above
 )
-_DONE = text("DELETE FROM pending_categorizations WHERE memory_id = ANY(:ids) AND due_at < 'infinity'").bindparams(
-    bindparam("ids", type_=_IDS)
-)
+_DELETE_PROCESSED = text(
+    "DELETE FROM pending_categorizations WHERE memory_id = ANY(:ids) AND due_at < 'infinity'"
+).bindparams(bindparam("ids", type_=_IDS))
 _POSTPONE = text(
     """
     UPDATE pending_categorizations SET attempts = attempts + 1, last_error = :error,
@@ -161,8 +161,8 @@ class CategoryAssignment:
         self._spaces = spaces
         self._delivery = delivery
         self._settings = settings
-        self._known: OrderedDict[tuple[str, tuple[Subject, ...]], CategoryVectors] = OrderedDict()
-        self._made = False
+        self._vectors: OrderedDict[tuple[str, tuple[Subject, ...]], CategoryVectors] = OrderedDict()
+        self._shared_exist = False
         self.changed = 0
         """Memories whose categories this process has changed since its start."""
         self.start: Callable[[], None] | None = None
@@ -188,8 +188,8 @@ class CategoryAssignment:
             return 0
         except EmbedderUnavailable as error:
             log.debug("categories are assigned later: %s", error)
-        if done := self.changed - before:
-            log.info("categories: %d memories changed", done)
+        if count := self.changed - before:
+            log.info("categories: %d memories changed", count)
         return self.changed - before
 
     async def request(self, caller: Caller, *, again: bool) -> Waiting:
@@ -245,11 +245,11 @@ class CategoryAssignment:
             subjects = (await descriptions.subjects(tx, {caller.user_id})).get(caller.user_id, SUBJECTS)
             await access_log.record(tx, caller, AccessType.LIST, [row.id for row in rows], {"operation": "categories"})
         try:
-            known, dimension = await self._known_of(space, subjects), await space.dimension()
+            category_vectors, dimension = await self._vectors_of(space, subjects), await space.dimension()
         except EmbedderUnavailable as error:
             raise Unavailable(f"The embedding model does not answer: {error}", code="embedder_unavailable") from error
-        chosen = await asyncio.to_thread(self._chosen, _ready(rows, dimension), known, dimension)
-        return category_preview.shown(rows, total, chosen)
+        choices = await asyncio.to_thread(self._choose, _ready(rows, dimension), category_vectors, dimension)
+        return category_preview.build_preview(rows, total, choices)
 
     async def _some(self) -> int:
         """Processes one page. Returns the number of waiting memories that were processed."""
@@ -261,10 +261,10 @@ class CategoryAssignment:
             subjects = await descriptions.subjects(tx, users)
         await self._make()
         # Before any row is locked, because a model may be slow.
-        known = {user: await self._known_of(space, subjects.get(user, SUBJECTS)) for user in users}
+        vectors_by_user = {user: await self._vectors_of(space, subjects.get(user, SUBJECTS)) for user in users}
         looked: list[UUID] = []
         try:
-            changed, seen = await self._page(space, known, looked)
+            changed, number = await self._page(space, vectors_by_user, looked)
         except (Unavailable, EmbedderUnavailable):
             raise
         except Exception as error:  # postpone these, continue with the others
@@ -274,58 +274,62 @@ class CategoryAssignment:
         self.changed += changed
         if changed:
             self._delivery.wake()
-        return seen
+        return number
 
     async def _make(self) -> None:
         """Create OpenMemory's categories in a transaction of their own, so that other transactions need not wait."""
-        if self._made:
+        if self._shared_exist:
             return
         values = {"names": list(NAMES), "descriptions": [subject.description for subject in SUBJECTS]}
         async with self._database.transaction() as tx:
             await tx.execute(_MAKE, values)
-        self._made = True
+        self._shared_exist = True
 
     @retry_on_conflict
-    async def _page(self, space: Space, known: Mapping[UUID, CategoryVectors], looked: list[UUID]) -> tuple[int, int]:
+    async def _page(
+        self, space: Space, vectors_by_user: Mapping[UUID, CategoryVectors], looked: list[UUID]
+    ) -> tuple[int, int]:
         """Process one page in one transaction. Returns the number of changed and of processed memories.
 
-        `known`: the categories of each user on the page. `looked` receives the ids, in case the call fails.
+        `vectors_by_user`: the categories of each user on the page. `looked` receives the ids, in case the call fails.
         """
         dimension = await space.dimension()
         async with self._database.transaction() as tx:
-            due = (await tx.execute(_DUE, {"model": space.model, "limit": PAGE, "users": [*known]})).all()
+            due = (await tx.execute(_DUE, {"model": space.model, "limit": PAGE, "users": [*vectors_by_user]})).all()
             looked[:] = [row.id for row in due]
             assigned = {row.memory_id: row for row in await tx.execute(_ASSIGNED, {"ids": looked})}
             ours = [row for row in due if row.id not in assigned or not assigned[row.id].given]
             ready = _ready(ours, dimension)
             missing = {row.id for row in ours} - {row.id for row in ready}
-            wanted: dict[UUID, list[str]] = {}
+            names_by_memory: dict[UUID, list[str]] = {}
             for of_user in {row.user_id for row in ready}:
                 rows = [row for row in ready if row.user_id == of_user]
-                chosen = await asyncio.to_thread(self._chosen, rows, known[of_user], dimension)
-                wanted |= {id_: [choice.name for choice in choices] for id_, choices in chosen.items()}
-            changed = [row for row in ready if set(wanted[row.id]) != set(_names(assigned, row.id))]
-            count = await self._write(tx, changed, wanted)
-            await tx.execute(_DONE, {"ids": [id_ for id_ in looked if id_ not in missing]})
+                choices_by_memory = await asyncio.to_thread(self._choose, rows, vectors_by_user[of_user], dimension)
+                names_by_memory |= {id_: [one.name for one in choices] for id_, choices in choices_by_memory.items()}
+            changed = [row for row in ready if set(names_by_memory[row.id]) != set(_names(assigned, row.id))]
+            count = await self._write(tx, changed, names_by_memory)
+            await tx.execute(_DELETE_PROCESSED, {"ids": [id_ for id_ in looked if id_ not in missing]})
             await tx.execute(_POSTPONE, _pause(missing, "the text has no vector of the model in use yet"))
         return count, len(due)
 
-    def _chosen(self, rows: Sequence[Any], known: CategoryVectors, dimension: int) -> dict[UUID, list[Choice]]:
+    def _choose(
+        self, rows: Sequence[Any], category_vectors: CategoryVectors, dimension: int
+    ) -> dict[UUID, list[Choice]]:
         if not rows:
             return {}
         chunks = [np.frombuffer(row.vector, dtype="<f4").reshape(-1, dimension) for row in rows]
         vectors = np.stack([classifier.of_chunks(each) for each in chunks])
-        sure = classifier.confidences(vectors, [row.content for row in rows], known)
+        sure = classifier.confidences(vectors, [row.content for row in rows], category_vectors)
         threshold, most = self._settings.threshold, self._settings.most
         return {
-            row.id: classifier.choose(each, known, threshold=threshold, most=most)
+            row.id: classifier.choose(each, category_vectors, threshold=threshold, most=most)
             for row, each in zip(rows, sure, strict=True)
         }
 
-    async def _write(self, tx: Tx, changed: Sequence[Any], wanted: dict[UUID, list[str]]) -> int:
+    async def _write(self, tx: Tx, changed: Sequence[Any], names_by_memory: dict[UUID, list[str]]) -> int:
         if not changed:
             return 0
-        assignments = [(row.id, name) for row in changed for name in wanted[row.id]]
+        assignments = [(row.id, name) for row in changed for name in names_by_memory[row.id]]
         values = {"ids": [id_ for id_, _ in assignments], "names": [name for _, name in assignments]}
         ids = [row.id for row in changed]
         await tx.execute(_UNASSIGN, values | {"changed": ids})
@@ -333,7 +337,7 @@ class CategoryAssignment:
         await outbox.add_entries(tx, ItemKind.MEMORY, ids)
         alike: dict[tuple[str, tuple[str, ...]], list[UUID]] = {}
         for row in changed:
-            alike.setdefault((row.user, tuple(wanted[row.id])), []).append(row.id)
+            alike.setdefault((row.user, tuple(names_by_memory[row.id])), []).append(row.id)
         for (user, names), some in alike.items():
             caller = replace(await self._directory.existing(user), principal=_PRINCIPAL)
             await access_log.record(
@@ -341,16 +345,16 @@ class CategoryAssignment:
             )
         return len(ids)
 
-    async def _known_of(self, space: Space, subjects: tuple[Subject, ...]) -> CategoryVectors:
+    async def _vectors_of(self, space: Space, subjects: tuple[Subject, ...]) -> CategoryVectors:
         """The vectors of these categories, cached while they are used."""
         key = space.model, subjects
-        if (known := self._known.get(key)) is None:
-            common = None if subjects is SUBJECTS else await self._known_of(space, SUBJECTS)
-            known = self._known[key] = await learned(space.embedder, subjects, common)
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
-        return known
+        if (category_vectors := self._vectors.get(key)) is None:
+            common = None if subjects is SUBJECTS else await self._vectors_of(space, SUBJECTS)
+            category_vectors = self._vectors[key] = await learned(space.embedder, subjects, common)
+            while len(self._vectors) > _REMEMBERED:
+                self._vectors.popitem(last=False)
+        self._vectors.move_to_end(key)
+        return category_vectors
 
     async def _postpone(self, ids: Sequence[UUID], error: str) -> None:
         async with self._database.transaction() as tx:
@@ -367,12 +371,12 @@ async def learned(embedder: Embedder, subjects: tuple[Subject, ...], common: Cat
         parts = np.split(common.phrases, common.starts[1:])
         vectors = dict(zip(common.subjects, parts, strict=True))
     new = [subject for subject in subjects if subject not in vectors]
-    made = iter(await embedder.documents([phrase for subject in new for phrase in subject.phrases]))
+    embeddings = iter(await embedder.documents([phrase for subject in new for phrase in subject.phrases]))
     for subject in new:
-        vectors[subject] = np.stack([classifier.of_chunks(next(made).chunks) for _ in subject.phrases])
-    known = classifier.known(subjects, np.concatenate([vectors[subject] for subject in subjects]))
+        vectors[subject] = np.stack([classifier.of_chunks(next(embeddings).chunks) for _ in subject.phrases])
+    category_vectors = classifier.build_vectors(subjects, np.concatenate([vectors[subject] for subject in subjects]))
     # The baseline is measured on OpenMemory's categories only. A user's description must not shift it for the others.
-    return known if common is None else known._replace(usual=common.usual, spread=common.spread)
+    return category_vectors if common is None else category_vectors._replace(usual=common.usual, spread=common.spread)
 
 
 def _ready(rows: Sequence[Any], dimension: int) -> list[Any]:

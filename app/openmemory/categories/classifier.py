@@ -55,7 +55,7 @@ class Choice(NamedTuple):
     confidence: float
 
 
-def known(subjects: Sequence[Subject], vectors: Matrix) -> CategoryVectors:
+def build_vectors(subjects: Sequence[Subject], vectors: Matrix) -> CategoryVectors:
     """Builds the category vectors. `vectors`: the phrases of all subjects, in order, shape (phrases, dimension).
 
     Raises:
@@ -78,34 +78,34 @@ def of_chunks(chunks: Matrix) -> Matrix:
     return middle
 
 
-def confidences(vectors: Matrix, texts: Sequence[str], known: CategoryVectors) -> npt.NDArray[np.float64]:
+def confidences(vectors: Matrix, texts: Sequence[str], categories: CategoryVectors) -> npt.NDArray[np.float64]:
     """The confidence of each category for each text, shape (texts, categories).
 
     Each row sums to less than 1. The rest is the confidence that no category fits.
     """
-    nearest = np.maximum.reduceat(vectors @ known.phrases.T, known.starts, axis=1)
-    cosines = NEAREST * nearest + (1 - NEAREST) * (vectors @ known.middles.T)
-    spreads = (cosines.astype(np.float64) - known.usual) / known.spread
-    spreads += WORDS * np.array([[_speaks(subject, text) for subject in known.subjects] for text in texts])
+    nearest = np.maximum.reduceat(vectors @ categories.phrases.T, categories.starts, axis=1)
+    cosines = NEAREST * nearest + (1 - NEAREST) * (vectors @ categories.middles.T)
+    spreads = (cosines.astype(np.float64) - categories.usual) / categories.spread
+    spreads += WORDS * np.array([[_speaks(subject, text) for subject in categories.subjects] for text in texts])
     weights = np.exp(SHARPNESS * (spreads - LEVEL))
     confidence: npt.NDArray[np.float64] = weights / (1 + weights.sum(axis=1, keepdims=True))
     return confidence
 
 
-def choose(row: npt.NDArray[np.float64], known: CategoryVectors, *, threshold: float, most: int) -> list[Choice]:
+def choose(row: npt.NDArray[np.float64], categories: CategoryVectors, *, threshold: float, most: int) -> list[Choice]:
     """The categories of one memory by falling confidence: at most `most`, none below `threshold`.
 
     The confidence of each further category is computed without the ones before, because a memory may have several.
     """
-    chosen: list[Choice] = []
-    left = 1.0
+    choices: list[Choice] = []
+    remaining = 1.0
     for place in np.argsort(-row)[:most]:
-        confidence = float(row[place]) / left
+        confidence = float(row[place]) / remaining
         if confidence < threshold:
             break
-        chosen.append(Choice(known.subjects[place].name, confidence))
-        left -= float(row[place])
-    return chosen
+        choices.append(Choice(categories.subjects[place].name, confidence))
+        remaining -= float(row[place])
+    return choices
 
 
 def _speaks(subject: Subject, text: str) -> bool:

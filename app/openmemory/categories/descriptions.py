@@ -84,11 +84,11 @@ class Descriptions:
         caller.may_read()
         async with self._database.transaction() as tx:
             own = [DescribedCategory.model_validate(row._mapping) for row in await _own(tx, [caller.user_id])]
-            named = select(Category.name, Category.id).where(Category.name == func.any(list(NAMES)))
-            ids = {row.name: row.id for row in await tx.execute(named)}
+            query = select(Category.name, Category.id).where(Category.name == func.any(list(NAMES)))
+            ids = {row.name: row.id for row in await tx.execute(query)}
             await audit_log.record(tx, caller, AuditAction.CATEGORY_LIST)
-        taken = {each.name for each in own}
-        common = [_common(subject, ids.get(subject.name)) for subject in SUBJECTS if subject.name not in taken]
+        own_names = {each.name for each in own}
+        common = [_common(subject, ids.get(subject.name)) for subject in SUBJECTS if subject.name not in own_names]
         return DescribedCategories(categories=own + common, total=len(own) + len(common))
 
     @retry_on_conflict
@@ -102,9 +102,9 @@ class Descriptions:
         caller.must_be_owner("forget what categories are about")
         caller.may_write()
         name = category_name(validation.name(name, "name", self._limits))
-        named = select(Category.id).where(Category.name == name).scalar_subquery()
+        category_id = select(Category.id).where(Category.name == name).scalar_subquery()
         mine = delete(CategoryDescription).where(
-            CategoryDescription.user_id == caller.user_id, CategoryDescription.category_id == named
+            CategoryDescription.user_id == caller.user_id, CategoryDescription.category_id == category_id
         )
         async with self._database.transaction() as tx:
             await _hold(tx, caller)
@@ -123,13 +123,13 @@ class Descriptions:
             row = insert(CategoryDescription).values(
                 user_id=caller.user_id, category_id=category, description=description
             )
-            said = row.on_conflict_do_update(
+            upsert = row.on_conflict_do_update(
                 index_elements=["user_id", "category_id"],
                 set_={"description": row.excluded.description, "updated_at": func.now()},
                 where=CategoryDescription.description != row.excluded.description,
             ).returning(CategoryDescription.category_id)
             mine = CategoryDescription.user_id == caller.user_id
-            if await tx.scalar(said) is not None:
+            if await tx.scalar(upsert) is not None:
                 if (await tx.scalar(select(func.count()).select_from(CategoryDescription).where(mine)) or 0) > OWN:
                     raise ConflictError(
                         f"A user describes at most {OWN} categories.",
@@ -138,11 +138,11 @@ class Descriptions:
                     )
                 await requests.request_reclassification(tx, caller.user_id)
             await audit_log.record(tx, caller, AuditAction.CATEGORY_DESCRIBE, [category], detail={"name": name})
-            shown = select(CategoryDescription).where(mine, CategoryDescription.category_id == category)
-            found = (await tx.execute(shown)).one()
+            query = select(CategoryDescription).where(mine, CategoryDescription.category_id == category)
+            record = (await tx.execute(query)).one()
         return DescribedCategory(
-            id=category, name=name, description=description, described_by="user", created_at=found.created_at,
-            updated_at=found.updated_at,
+            id=category, name=name, description=description, described_by="user", created_at=record.created_at,
+            updated_at=record.updated_at,
         )  # fmt: skip
 
     def _clean_name(self, name: str) -> str:
@@ -192,6 +192,6 @@ def _common(subject: Subject, id_: UUID | None) -> DescribedCategory:
 
 
 async def _hold(tx: Tx, caller: Caller) -> None:
-    held = select(User.id).where(User.id == caller.user_id).with_for_update(key_share=True)
-    if await tx.scalar(held) is None:
+    query = select(User.id).where(User.id == caller.user_id).with_for_update(key_share=True)
+    if await tx.scalar(query) is None:
         raise NotFound("User not found", code="user_not_found")

@@ -25,12 +25,12 @@ async def read(tx: Tx, caller: Caller, model: str, *, again: bool, limit: int) -
 
     Includes processed memories if `again` is set or a new assignment was requested. Excludes deleted memories.
     """
-    given = exists().where(MemoryCategory.memory_id == Memory.id, ~MemoryCategory.automatic)
+    by_client = exists().where(MemoryCategory.memory_id == Memory.id, ~MemoryCategory.automatic)
     waiting = exists().where(PendingCategorization.memory_id == Memory.id, PendingCategorization.due_at < _NEVER)
     closed = exists().where(PendingCategorization.memory_id == Memory.id, PendingCategorization.due_at == _NEVER)
     requested = exists().where(ReclassificationRequest.user_id == caller.user_id)
     which = and_(
-        Memory.user_id == caller.user_id, readable_by(caller, Memory, states=KEPT_STATES), ~given, ~closed,
+        Memory.user_id == caller.user_id, readable_by(caller, Memory, states=KEPT_STATES), ~by_client, ~closed,
         true() if again else or_(waiting, requested),
     )  # fmt: skip
     of_text = and_(
@@ -49,17 +49,17 @@ async def read(tx: Tx, caller: Caller, model: str, *, again: bool, limit: int) -
     return (await tx.execute(query, caller.parameters)).all(), total
 
 
-def shown(rows: Sequence[Any], total: int, chosen: Mapping[UUID, Sequence[Choice]]) -> Preview:
+def build_preview(rows: Sequence[Any], total: int, choices: Mapping[UUID, Sequence[Choice]]) -> Preview:
     """The preview of the rows, with the chosen categories of those that have a vector."""
     items = [
         PreviewItem(
             memory_id=row.id,
             memory=row.content,
             categories=[
-                WouldBe(name=each.name, confidence=round(each.confidence, 3)) for each in chosen.get(row.id, ())
+                WouldBe(name=each.name, confidence=round(each.confidence, 3)) for each in choices.get(row.id, ())
             ],
             now=sorted(row.now),
-            ready=row.id in chosen,
+            ready=row.id in choices,
         )
         for row in rows
     ]

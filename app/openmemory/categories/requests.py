@@ -33,7 +33,7 @@ _REQUEST = text(
 )
 _REQUESTS = text("SELECT user_id, requested_at FROM reclassification_requests ORDER BY requested_at LIMIT :limit")
 # A request that arrived meanwhile stays, because its change may have come too late for this run.
-_DONE = text("DELETE FROM reclassification_requests WHERE user_id = :user AND requested_at = :requested_at")
+_DELETE_REQUEST = text("DELETE FROM reclassification_requests WHERE user_id = :user AND requested_at = :requested_at")
 CATEGORIZABLE = """
     EXISTS (SELECT FROM embeddings AS e WHERE e.kind = 'memory' AND e.id = m.id AND e.text_hash = m.hash)
     AND NOT EXISTS (SELECT FROM memory_categories AS f WHERE f.memory_id = m.id AND NOT f.automatic)
@@ -89,7 +89,7 @@ async def _queue(database: Database, request: Any) -> None:
     while after is not None:
         after = await _queue_page(database, request.user_id, after)
     async with database.statement() as tx:
-        await tx.execute(_DONE, {"user": request.user_id, "requested_at": request.requested_at})
+        await tx.execute(_DELETE_REQUEST, {"user": request.user_id, "requested_at": request.requested_at})
 
 
 @retry_on_conflict

@@ -44,16 +44,16 @@ async def make(tx: Tx, database: Database | None) -> int:
 
     `tx` holds the loaded archive. If the import fails later, the categories stay, like those whose memories are erased.
     """
-    made, after = 0, ""
-    while found := (await tx.execute(_NEW, {"after": after, "some": _TOGETHER})).all():
-        after = found[-1].name
+    count, after = 0, ""
+    while rows := (await tx.execute(_NEW, {"after": after, "some": _TOGETHER})).all():
+        after = rows[-1].name
         for add in _ADDS:
             async with nullcontext(tx) if database is None else database.statement() as own:
-                made += (await own.execute(add, _columns(found))).rowcount
-    return made
+                count += (await own.execute(add, _columns(rows))).rowcount
+    return count
 
 
-def _columns(found: Sequence[Any]) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[Any]) -> dict[str, list[Any]]:
     names = {"ids": "id", "names": "name", "descriptions": "description", "created": "created_at",
              "updated": "updated_at"}  # fmt: skip
-    return {key: [getattr(row, name) for row in found] for key, name in names.items()}
+    return {key: [getattr(row, name) for row in rows] for key, name in names.items()}
