@@ -151,7 +151,7 @@ async def test_refusals_say_why(services: Services, owner: Caller) -> None:
 async def test_many_facts_of_one_key_are_shown_in_parts(
     services: Services, owner: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conflicts, "SHOWN", 3)
+    monkeypatch.setattr(conflicts, "MAX_MEMORIES", 3)
     await add(services, owner, *((f"app-{number}", f"mood={number}") for number in range(5)))
     [conflict] = (await services.conflicts.list(owner)).items
     assert ([fact.value for fact in conflict.facts], conflict.more) == (["4", "3", "2"], 2)

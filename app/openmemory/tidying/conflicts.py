@@ -35,7 +35,7 @@ from openmemory.tidying.seen_versions import locked
 
 MAX_PAGE_SIZE = 100
 
-SHOWN = 20
+MAX_MEMORIES = 20
 """The maximum number of memories that are shown for one key: the newest."""
 
 
@@ -106,15 +106,15 @@ class Conflicts:
         caller.may_read()
         validation.between(page, "page", 1, 1_000_000)
         validation.between(size, "size", 1, MAX_PAGE_SIZE)
-        asked = statement(caller.owner, caller.default, everywhere=caller.everywhere)
+        query = statement(caller.owner, caller.default, everywhere=caller.everywhere)
         values = caller.parameters | {"skipped": (page - 1) * size, "size": size}
         async with self._database.planned() as tx:
-            rows = await asked.rows(tx, values)
-        ids = list(dict.fromkeys(id_ for row in rows for id_ in row.ids[:SHOWN]))
+            rows = await query.rows(tx, values)
+        ids = list(dict.fromkeys(id_ for row in rows for id_ in row.ids[:MAX_MEMORIES]))
         records = await pages.shown(self._database, ListAccess(caller), MemoryQuery(), ids)
         by_id = {record.id: record for record in records}
-        found = [_conflict(row, [by_id[id_] for id_ in row.ids[:SHOWN] if id_ in by_id]) for row in rows]
-        return ConflictPage([each for each in found if each is not None], rows[0].total if rows else 0)
+        conflicts = [_conflict(row, [by_id[id_] for id_ in row.ids[:MAX_MEMORIES] if id_ in by_id]) for row in rows]
+        return ConflictPage([each for each in conflicts if each is not None], rows[0].total if rows else 0)
 
     @retry_on_conflict
     async def decide(self, caller: Caller, decision: FactChoice) -> FactChosen:
@@ -137,20 +137,20 @@ class Conflicts:
         action = uuid4()
         async with self._database.transaction() as tx:
             rows = await locked(tx, caller, [decision.kept, *decision.others])
-            held, others = _contradictions(decision, rows)
+            own_facts, others = _contradictions(decision, rows)
             await undoing.remember(tx, action, Memory.id == func.any(list(others)), caller.parameters)
             corrected = 0
             for id_, facts in others.items():
-                if facts.items() - {(decision.key, facts[decision.key])} <= held.items():
+                if facts.items() - {(decision.key, facts[decision.key])} <= own_facts.items():
                     await superseding.supersede(tx, caller, id_, decision.kept.id)
                 else:
-                    await self._correct(tx, caller, id_, merged(facts, {decision.key: held[decision.key]}).text)
+                    await self._correct(tx, caller, id_, merged(facts, {decision.key: own_facts[decision.key]}).text)
                     corrected += 1
         superseded = len(others) - corrected
         self._written["supersede"] += superseded
         self._written["update"] += corrected
         self._delivery.wake()
-        return FactChosen(held[decision.key], superseded, corrected, action)
+        return FactChosen(own_facts[decision.key], superseded, corrected, action)
 
     async def _correct(self, tx: Tx, caller: Caller, memory_id: UUID, text: str) -> None:
         change = self._intake.changed(MemoryUpdate(text))
@@ -164,15 +164,15 @@ def _contradictions(decision: FactChoice, rows: Mapping[UUID, Any]) -> tuple[Pai
     Raises:
         ConflictError: there are no such others.
     """
-    kept, key = rows[decision.kept.id], decision.key
-    held = parsed(kept.content) or {}
-    all_facts = {row.id: parsed(row.content) or {} for row in rows.values() if row.namespace == kept.namespace}
-    others = {id_: facts for id_, facts in all_facts.items() if key in facts and facts[key] != held.get(key)}
-    if key not in held or not others:
+    memory, key = rows[decision.kept.id], decision.key
+    own_facts = parsed(memory.content) or {}
+    all_facts = {row.id: parsed(row.content) or {} for row in rows.values() if row.namespace == memory.namespace}
+    others = {id_: facts for id_, facts in all_facts.items() if key in facts and facts[key] != own_facts.get(key)}
+    if key not in own_facts or not others:
         raise ConflictError(
             "These memories do not disagree on this key.", code="no_conflict", hint="Load the page again."
         )
-    return held, others
+    return own_facts, others
 
 
 def _conflict(row: Any, records: Sequence[MemoryRecord]) -> FactConflict | None:
@@ -185,7 +185,7 @@ def _conflict(row: Any, records: Sequence[MemoryRecord]) -> FactConflict | None:
             facts.append(Fact(pairs[row.key], len(pairs) == 1, record))
     if len({fact.value for fact in facts}) < 2:
         return None
-    return FactConflict(row.key, row.namespace, facts, max(0, len(row.ids) - SHOWN))
+    return FactConflict(row.key, row.namespace, facts, max(0, len(row.ids) - MAX_MEMORIES))
 
 
 @cache

@@ -158,22 +158,22 @@ class DuplicatePairs:
             return DuplicatePage([], note=NO_EMBEDDER if isinstance(error, EmbedderUnavailable) else NO_INDEX)
 
     async def _page(self, caller: Caller, space: Space, least: float, after: Place) -> DuplicatePage:
-        found: list[_Near] = []
+        pairs: list[_Near] = []
         looked_at = 0
         following: Place | None = after
         for _ in range(STRETCHES):
             rows = await self._stretch(caller, space, after)
             near = await self._near(caller, space, [row for row in rows if row.compared], least)
-            near, looked = _until_full(near, rows, PAIRS - len(found))
-            found += near
+            near, looked = _until_full(near, rows, PAIRS - len(pairs))
+            pairs += near
             looked_at += looked
             if looked == len(rows) < STRETCH:
                 following = None
                 break
             following = after = Place(rows[looked - 1].created_at, rows[looked - 1].id)
-            if len(found) >= PAIRS:
+            if len(pairs) >= PAIRS:
                 break
-        return DuplicatePage(await self._records(caller, found), looked_at, following)
+        return DuplicatePage(await self._records(caller, pairs), looked_at, following)
 
     async def _stretch(self, caller: Caller, space: Space, after: Place) -> list[Any]:
         values = {"model": space.model, "at": after.at, "id": after.id, "most": STRETCH}
@@ -187,37 +187,37 @@ class DuplicatePairs:
         async def hits(row: Any) -> list[Hit]:
             where = Filter(caller.user_id, namespaces=(row.namespace,), kinds=(row.kind,), excluded=(row.id,))
             async with free:
-                found = await space.search(await _vector(space, row), where, NEAREST)
-            return [hit for hit in found if hit.score >= least]
+                matches = await space.search(await _vector(space, row), where, NEAREST)
+            return [hit for hit in matches if hit.score >= least]
 
         neighbours = await asyncio.gather(*map(hits, rows))
         ids = list({hit.id for some in neighbours for hit in some} | {row.id for row in rows})
         statement = comparable(everywhere=caller.everywhere)
         async with self._database.planned() as tx:
             others = {row.id: row for row in await statement.rows(tx, caller.parameters | {"ids": ids})}
-            kept = set(await KEPT.rows(tx, {"ids": ids}))
+            exclusions = set(await EXCLUDED_PAIRS.rows(tx, {"ids": ids}))
         candidates = [
             (row, others[hit.id], hit.score)
             for row, some in zip(rows, neighbours, strict=True)
             for hit in some
-            if hit.id in others and _may_repeat(row, others[hit.id]) and _ordered(row.id, hit.id) not in kept
+            if hit.id in others and _may_repeat(row, others[hit.id]) and _ordered(row.id, hit.id) not in exclusions
         ]
         # In a thread, because comparing two long texts takes milliseconds.
         return await asyncio.to_thread(_judged, candidates)
 
-    async def _records(self, caller: Caller, found: Sequence[_Near]) -> list[DuplicatePair]:
-        ids = list(dict.fromkeys(row.id for near in found for row in (near.newer, near.older)))
+    async def _records(self, caller: Caller, near_pairs: Sequence[_Near]) -> list[DuplicatePair]:
+        ids = list(dict.fromkeys(row.id for near in near_pairs for row in (near.newer, near.older)))
         records = await pages.shown(self._database, ListAccess(caller), MemoryQuery(), ids)
         by_id = {(record.id, record.revision): record for record in records}
         pairs = []
-        for near in found:
+        for near in near_pairs:
             newer, older = (by_id.get((row.id, row.revision)) for row in (near.newer, near.older))
             if newer is not None and older is not None:
                 pairs.append(DuplicatePair(newer, older, round(near.similarity, 4), near.relation is Relation.MORE))
         return pairs
 
     @retry_on_conflict
-    async def merge(self, caller: Caller, kept: SeenVersion, other: SeenVersion) -> UUID:
+    async def merge(self, caller: Caller, memory: SeenVersion, other: SeenVersion) -> UUID:
         """Keep one memory; the other is superseded by it. Returns the id under which this can be undone.
 
         Raises:
@@ -225,12 +225,12 @@ class DuplicatePairs:
             NotFound: one of the memories is not active any more, or is not the caller's.
             ConflictError: one of the texts was changed since it was shown.
         """
-        _may_decide(caller, kept.id, other.id)
+        _may_decide(caller, memory.id, other.id)
         action = uuid4()
         async with self._database.transaction() as tx:
-            await locked(tx, caller, [kept, other])
+            await locked(tx, caller, [memory, other])
             await undoing.remember(tx, action, Memory.id == other.id, caller.parameters)
-            await superseding.supersede(tx, caller, other.id, kept.id)
+            await superseding.supersede(tx, caller, other.id, memory.id)
         self._written["supersede"] += 1
         self._delivery.wake()
         return action
@@ -247,8 +247,8 @@ class DuplicatePairs:
         async with self._database.transaction() as tx:
             await locked(tx, caller, [one, other])
             first, second = _ordered(one.id, other.id)
-            kept = insert(KeptPair).values(first=first, second=second, decision=decision)
-            changed = kept.on_conflict_do_update(index_elements=["first", "second"], set_={"decision": decision})
+            row = insert(KeptPair).values(first=first, second=second, decision=decision)
+            changed = row.on_conflict_do_update(index_elements=["first", "second"], set_={"decision": decision})
             await tx.execute(changed)
             await audit_log.record(tx, caller, AuditAction.MEMORY_KEEP_BOTH, [first, second])
 
@@ -297,22 +297,22 @@ def _may_repeat(newer: Any, older: Any) -> bool:
 
 def _judged(candidates: Iterable[tuple[Any, Any, float]]) -> list[_Near]:
     """Those pairs of a newer and an older memory that say the same."""
-    found = []
+    pairs = []
     for newer, older, similarity in candidates:
         one, other = (item(row.namespace, row.key, row.content) for row in (older, newer))
         if (relation := sameness(one, other).relation) is not None:
-            found.append(_Near(newer, older, similarity, relation))
-    return found
+            pairs.append(_Near(newer, older, similarity, relation))
+    return pairs
 
 
-def _until_full(near: Sequence[_Near], rows: Sequence[Any], wanted: int) -> tuple[list[_Near], int]:
-    """The pairs of as many rows as are needed to have `wanted` pairs, and the number of these rows."""
+def _until_full(near: Sequence[_Near], rows: Sequence[Any], limit: int) -> tuple[list[_Near], int]:
+    """The pairs of as many rows as are needed to have `limit` pairs, and the number of these rows."""
     of_row = Counter(each.newer.id for each in near)
-    taken = 0
+    count = 0
     for looked, row in enumerate(rows, 1):
-        taken += of_row[row.id]
-        if taken >= wanted:
-            return list(near[:taken]), looked
+        count += of_row[row.id]
+        if count >= limit:
+            return list(near[:count]), looked
     return list(near), len(rows)
 
 
@@ -363,7 +363,7 @@ def _rows() -> Any:
 
 
 _SOME = func.any(bindparam("ids", type_=ARRAY(Uuid)))
-KEPT = CompiledStatement(
+EXCLUDED_PAIRS = CompiledStatement(
     select(KeptPair.first, KeptPair.second).where(KeptPair.first == _SOME, KeptPair.second == _SOME), plain=True
 )
 """The pairs among the memories `ids` that the user keeps."""
