@@ -117,8 +117,8 @@ class AssistantClient:
 
 def named_folder(environ: Mapping[str, str], variable: str, otherwise: Path) -> Path:
     """The folder that a variable of an assistant names, or the usual one."""
-    named = environ.get(variable, "").strip()
-    return Path(named).expanduser().absolute() if named else otherwise
+    folder = environ.get(variable, "").strip()
+    return Path(folder).expanduser().absolute() if folder else otherwise
 
 
 def variables(home: Path | None, environ: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -263,7 +263,7 @@ def _absolute(environ: Mapping[str, str], variable: str) -> bool:
 def _lm_studio(home: Path) -> Path:
     """The folder of LM Studio, which a file in the home may name."""
     try:
-        named = (home / ".lmstudio-home-pointer").read_text(encoding="utf-8").strip()
+        folder = (home / ".lmstudio-home-pointer").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
-        named = ""
-    return Path(named) if named and Path(named).is_dir() else home / ".lmstudio"
+        folder = ""
+    return Path(folder) if folder and Path(folder).is_dir() else home / ".lmstudio"

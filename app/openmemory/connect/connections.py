@@ -55,12 +55,12 @@ class FileChange:
         texts = [text or "" for text in (self.before, self.after)]
         before, after = (text.splitlines(keepends=True) for text in texts)
         lines = difflib.unified_diff(before, after, str(self.file), str(self.file), n=2)
-        shown = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+        masked = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
         for text in texts:
             for part in (_entry(self.client, self.file, text) or {}).values():
                 for secret in part.values() if isinstance(part, dict) else ():
-                    shown = shown.replace(str(secret), "***")
-        return shown
+                    masked = masked.replace(str(secret), "***")
+        return masked
 
 
 def connecting(client: AssistantClient, server: ServerAddress, file: Path) -> FileChange:
@@ -170,12 +170,12 @@ def _edited(client: AssistantClient, file: Path, text: str, server: ServerAddres
 
 def _entry(client: AssistantClient, file: Path, text: str) -> dict[str, object] | None:
     try:
-        found = client.kind.loads(text)
+        document = client.kind.loads(text)
     except Exception as error:
         raise Invalid(client.app, f"{file} is left as it is: {' '.join(str(error).split())}") from error
     for key in client.path:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
+        document = document.get(key) if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _backup(file: Path) -> Path:

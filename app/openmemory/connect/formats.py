@@ -64,10 +64,10 @@ class Yaml:
         return yaml.safe_load(text) or {}
 
     def insert(self, text: str, path: Sequence[str], value: dict[str, Any]) -> str:
-        if self._found(text, path) is not None:
+        if self._find(text, path) is not None:
             text = self.remove(text, path)
         section, name = path
-        parent = self._found(text, [section])
+        parent = self._find(text, [section])
         if parent is None:
             lines = text if not text or text.endswith("\n") else text + "\n"
             return lines + _block({section: {name: value}}, "")
@@ -84,16 +84,16 @@ class Yaml:
         return text[:start] + _block({name: value}, " " * first.column) + text[start:]
 
     def remove(self, text: str, path: Sequence[str]) -> str:
-        found = self._found(text, path)
-        if found is None or isinstance(found[1], yaml.ScalarNode):
+        nodes = self._find(text, path)
+        if nodes is None or isinstance(nodes[1], yaml.ScalarNode):
             raise FormatError(f"there is no {'.'.join(path)}")
-        key, node = found
+        key, node = nodes
         start = text.rfind("\n", 0, key.start_mark.index) + 1
         last = _last(node)
         end = text.find("\n", last) + 1 or len(text)
         return text[:start] + text[end:]
 
-    def _found(self, text: str, path: Sequence[str]) -> tuple[yaml.Node, yaml.Node] | None:
+    def _find(self, text: str, path: Sequence[str]) -> tuple[yaml.Node, yaml.Node] | None:
         """The nodes of a key and its value."""
         key, node = None, yaml.compose(text, Loader=yaml.SafeLoader)
         for name in path:

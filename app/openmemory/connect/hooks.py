@@ -54,13 +54,13 @@ class HooksFormat:
         Raises:
             JsoncError: it is not JSON, or its hooks are not lists in an object.
         """
-        found = jsonc.loads(text)
+        document = jsonc.loads(text)
         ours: dict[str, Any] = {}
         others: dict[str, Any] = {}
-        for event, entries in _lists(found).items():
+        for event, entries in _lists(document).items():
             for entry in entries:
                 (ours if is_ours(entry) else others).setdefault(event, []).append(entry)
-        rest = {key: value for key, value in found.items() if key != "hooks"}
+        rest = {key: value for key, value in document.items() if key != "hooks"}
         file = {**self._head, **rest} | ({"hooks": others} if others else {})
         return {"file": file, self.SECTION: {NAME: ours} if ours else {}}
 
@@ -92,14 +92,14 @@ class HooksFormat:
 
 def is_ours(entry: Any) -> bool:
     """Returns True if nothing but our program is in an entry."""
-    found = list(_commands(entry))
-    return bool(found) and all(_OURS.search(command) for command in found)
+    commands = list(_commands(entry))
+    return bool(commands) and all(_OURS.search(command) for command in commands)
 
 
 def hooks_in(entries: Mapping[str, Any]) -> list[str]:
     """The names of our hooks among our entries of a file."""
     commands = (command for mine in entries.values() for entry in mine for command in _commands(entry))
-    return list(dict.fromkeys(found[2] for command in commands if (found := _OURS.search(command))))
+    return list(dict.fromkeys(match[2] for command in commands if (match := _OURS.search(command))))
 
 
 def _commands(entry: Any) -> Iterator[str]:
@@ -108,20 +108,20 @@ def _commands(entry: Any) -> Iterator[str]:
         yield str(part.get("command", "")) if isinstance(part, dict) else ""
 
 
-def _lists(found: Any) -> dict[str, list[Any]]:
-    hooks = found.get("hooks", {}) if isinstance(found, dict) else None
+def _lists(document: Any) -> dict[str, list[Any]]:
+    hooks = document.get("hooks", {}) if isinstance(document, dict) else None
     if not isinstance(hooks, dict) or not all(isinstance(entries, list) for entries in hooks.values()):
         raise jsonc.JsoncError("its hooks are not lists in an object")
     return hooks
 
 
-def _entries(notation: HookNotation, chosen: Collection[Hook], server: ServerAddress) -> dict[str, Any]:
+def _entries(notation: HookNotation, hooks: Collection[Hook], server: ServerAddress) -> dict[str, Any]:
     """Our entries by event. The command of the `server` lacks only the name of the hook, after the word `hook`."""
     at = server.command.index("hook") + 1
     return {
         event: [notation.entry(hook, shlex.join([*server.command[:at], hook, *server.command[at:]]))]
         for hook, event in notation.events.items()
-        if hook in chosen
+        if hook in hooks
     }
 
 
@@ -131,7 +131,7 @@ _CURSOR = HookNotation({"session-start": "sessionStart"}, grouped=False)
 
 
 def hooked(
-    chosen: Collection[Hook] = BRIEF, home: Path | None = None, environ: Mapping[str, str] | None = None
+    hooks: Collection[Hook] = BRIEF, home: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> list[AssistantClient]:
     """The assistants that have hooks: each as the file with its hooks, and the entries for the chosen ones. `environ`
     is that of `assistants`."""
@@ -141,7 +141,7 @@ def hooked(
     codex = named_folder(environ, "CODEX_HOME", home / ".codex")
 
     def client(app: str, title: str, file: Path, notation: HookNotation, then: str, **head: Any) -> AssistantClient:
-        own = partial(_entries, notation, chosen)
+        own = partial(_entries, notation, hooks)
         return AssistantClient(
             app, title, (file,), own, own, HooksFormat.SECTION, HooksFormat(head), then=then,
             after_removal="Start a new session.",

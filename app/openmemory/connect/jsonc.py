@@ -47,12 +47,12 @@ def insert(text: str, path: Sequence[Key], value: Any) -> str:
         if document.strict[start] != ("{" if isinstance(key, str) else "["):
             kind = "object" if isinstance(key, str) else "array"
             raise JsoncError(f"{_dotted(path[:depth]) or 'the file'} is not an {kind}")
-        found = next((member for member in document.members(start) if member.key == key), None)
-        if found is None:
+        target = next((member for member in document.members(start) if member.key == key), None)
+        if target is None:
             return _added(document, start, key, _nested(path[depth + 1 :], value), depth=depth)
-        start = found.start
-    shown = _shown(value, *document.style, depth=len(path)) if "\n" in text else _inline(value)
-    return text[:start] + shown + text[document.end(start) :]
+        start = target.start
+    content = _render(value, *document.style, depth=len(path)) if "\n" in text else _inline(value)
+    return text[:start] + content + text[document.end(start) :]
 
 
 def remove(text: str, path: Sequence[Key]) -> str:
@@ -105,21 +105,21 @@ class _Document:
 
     def members(self, start: int) -> list[_Member]:
         """The members of the object or array at a place; none if there is something else."""
-        found: list[_Member] = []
+        members: list[_Member] = []
         opening = self.strict[start : start + 1]
         if opening not in ("{", "["):
-            return found
+            return members
         at = self._after_blanks(start + 1)
         while self.strict[at] not in "}]":
-            key, value = len(found), at
+            key, value = len(members), at
             if opening == "{":
                 key, end = _decoded(self.strict, at)
                 value = self._after_blanks(self.strict.index(":", end) + 1)
-            found.append(_Member(key, at, value, self.end(value)))
-            at = self._after_blanks(found[-1].end)
+            members.append(_Member(key, at, value, self.end(value)))
+            at = self._after_blanks(members[-1].end)
             if self.strict[at] == ",":
                 at = self._after_blanks(at + 1)
-        return found
+        return members
 
     def end(self, start: int) -> int:
         """The end of the value at a place."""
@@ -142,13 +142,13 @@ class _Document:
         return "  ", newline
 
     def _after_blanks(self, at: int, text: str | None = None) -> int:
-        found = _BLANKS.match(self.strict if text is None else text, at)
-        assert found is not None
-        return found.end()
+        match = _BLANKS.match(self.strict if text is None else text, at)
+        assert match is not None
+        return match.end()
 
 
-def _blanked(found: re.Match[str]) -> str:
-    part = found.group()
+def _blanked(match: re.Match[str]) -> str:
+    part = match.group()
     is_open = part.startswith("/*") and not part.endswith("*/", 2)
     return part if is_open or part.startswith('"') else re.sub(r"\S", " ", part)
 
@@ -159,21 +159,21 @@ def _added(document: _Document, start: int, key: Key, value: Any, *, depth: int)
     name = f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(key, str) else ""
     inline = "\n" not in text and bool(document.members(document.root))
     if inline:
-        shown, separator = f"{name}{_inline(value)}", " " if members else ""
+        addition, separator = f"{name}{_inline(value)}", " " if members else ""
     else:
-        shown = f"{name}{_shown(value, unit, newline, depth=depth + 1)}"
+        addition = f"{name}{_render(value, unit, newline, depth=depth + 1)}"
         separator = newline + unit * (depth + 1)
     if not members:
         closing = document.end(start) - 1
         after = ("" if inline else newline + unit * depth) + text[closing:]
-        return text[:closing].rstrip() + separator + shown + after
+        return text[:closing].rstrip() + separator + addition + after
     last = members[-1].end
     comma = document.comma(last)
     if comma >= 0:
         end = _end_of_line(text, comma + 1)
-        return text[:end] + separator + shown + "," + text[end:]
+        return text[:end] + separator + addition + "," + text[end:]
     end = last if inline else _end_of_line(text, last)
-    return text[:last] + "," + text[last:end] + separator + shown + text[end:]
+    return text[:last] + "," + text[last:end] + separator + addition + text[end:]
 
 
 def _nested(path: Sequence[Key], value: Any) -> Any:
@@ -190,12 +190,12 @@ def _inline(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _shown(value: Any, unit: str, newline: str, *, depth: int) -> str:
+def _render(value: Any, unit: str, newline: str, *, depth: int) -> str:
     lines = json.dumps(value, indent=unit, ensure_ascii=False).split("\n")
     return (newline + unit * depth).join(lines)
 
 
 def _end_of_line(text: str, at: int) -> int:
     """The end of the comments that follow on the same line. `at` if anything else follows."""
-    found = _REST_OF_LINE.match(text, at)
-    return found.end() if found else at
+    match = _REST_OF_LINE.match(text, at)
+    return match.end() if match else at

@@ -25,8 +25,8 @@ You have a long-term memory: the tools of the MCP server `openmemory`.
 
 def with_rules(text: str, file: Path) -> str:
     """Returns the text of a rules file with the block at its end, or with a present block renewed."""
-    if (found := _block(text)) is not None:
-        return text[: found[0]] + RULES + text[found[1] :]
+    if (block := _block(text)) is not None:
+        return text[: block[0]] + RULES + text[block[1] :]
     if not text:
         return (_CURSOR if file.suffix == ".mdc" else "") + RULES
     return text + ("\n" if text.endswith("\n") else "\n\n") + RULES
@@ -34,10 +34,10 @@ def with_rules(text: str, file: Path) -> str:
 
 def without_rules(text: str) -> str | None:
     """Returns the text without the block, or None if nothing else was in the file."""
-    found = _block(text)
-    if found is None:
+    block = _block(text)
+    if block is None:
         return text
-    before, after = text[: found[0]], text[found[1] :]
+    before, after = text[: block[0]], text[block[1] :]
     if before.endswith("\n\n"):
         before = before[:-1]
     rest = before + after

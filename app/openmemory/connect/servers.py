@@ -31,8 +31,8 @@ class Offered:
     @property
     def query(self) -> dict[str, str]:
         """The parameters of an address."""
-        given = {"toolsets": self.toolsets, "as": self.only}
-        return {name: value for name, value in given.items() if value is not None}
+        parameters = {"toolsets": self.toolsets, "as": self.only}
+        return {name: value for name, value in parameters.items() if value is not None}
 
 
 USUAL = Offered()
@@ -48,8 +48,8 @@ def program() -> tuple[str, ...]:
 
 def shared_program() -> tuple[str, ...]:
     """The command in files that others share: the bare name, where it starts this program; otherwise as `program`."""
-    own, found = program(), shutil.which("openmemory")
-    same = found is not None and len(own) == 1 and os.path.realpath(found) == os.path.realpath(own[0])
+    own, path = program(), shutil.which("openmemory")
+    same = path is not None and len(own) == 1 and os.path.realpath(path) == os.path.realpath(own[0])
     return ("openmemory",) if same else own
 
 
