@@ -32,7 +32,7 @@ class CachedEmbedder:
         self.chunking = inner.chunking
         self.tokenwise = inner.tokenwise
         self._size = size
-        self._made: OrderedDict[str, QueryEmbedding] = OrderedDict()
+        self._cached: OrderedDict[str, QueryEmbedding] = OrderedDict()
         self._running: dict[str, _Run] = {}
         self._early: OrderedDict[str, asyncio.Task[TextEmbedding]] = OrderedDict()
 
@@ -40,16 +40,16 @@ class CachedEmbedder:
         """The length of a vector."""
         return await self.inner.dimension()
 
-    def known(self, text: str) -> QueryEmbedding | None:
+    def lookup(self, text: str) -> QueryEmbedding | None:
         """Returns the cached embedding of the query, read-only, or None."""
-        if (found := self._made.get(text)) is not None:
-            self._made.move_to_end(text)
-        return found
+        if (embedding := self._cached.get(text)) is not None:
+            self._cached.move_to_end(text)
+        return embedding
 
     async def query(self, text: str) -> QueryEmbedding:
         """Returns the embedding of the query, read-only."""
-        if (known := self.known(text)) is not None:
-            return known
+        if (embedding := self.lookup(text)) is not None:
+            return embedding
         if (run := self._running.get(text)) is None:
             run = self._running[text] = _Run(asyncio.create_task(self.inner.query(text)))
             run.task.add_done_callback(lambda _: self._finished(text, run))
@@ -92,10 +92,10 @@ class CachedEmbedder:
         early = [self._early.pop(text, None) for text in texts]
         if runs := [run for run in early if run is not None]:
             await asyncio.wait(runs)
-        made = [None if run is None or _failed(run) else run.result() for run in early]
-        missing = [text for text, one in zip(texts, made, strict=True) if one is None]
+        embeddings = [None if run is None or _failed(run) else run.result() for run in early]
+        missing = [text for text, one in zip(texts, embeddings, strict=True) if one is None]
         rest = iter(await self.inner.documents(missing) if missing else ())
-        return [next(rest) if one is None else one for one in made]
+        return [next(rest) if one is None else one for one in embeddings]
 
     async def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text."""
@@ -106,13 +106,13 @@ class CachedEmbedder:
         for run in self._early.values():
             run.cancel()
         self._early.clear()
-        self._made.clear()
+        self._cached.clear()
         await self.inner.close()
 
     async def _document(self, text: str) -> TextEmbedding:
-        [made] = await self.inner.documents([text])
-        _protect(made.chunks, made.tokens)
-        return made
+        [embedding] = await self.inner.documents([text])
+        _protect(embedding.chunks, embedding.tokens)
+        return embedding
 
     def _read(self, text: str, run: asyncio.Task[TextEmbedding]) -> None:
         if _failed(run) and self._early.get(text) is run:
@@ -123,11 +123,11 @@ class CachedEmbedder:
             self._running.pop(text)
         if _failed(run.task):
             return
-        made = run.task.result()
-        _protect(made.vector, made.tokens)
-        self._made[text] = made
-        while len(self._made) > self._size:
-            self._made.popitem(last=False)
+        embedding = run.task.result()
+        _protect(embedding.vector, embedding.tokens)
+        self._cached[text] = embedding
+        while len(self._cached) > self._size:
+            self._cached.popitem(last=False)
 
 
 def _protect(*arrays: npt.NDArray[Any] | None) -> None:

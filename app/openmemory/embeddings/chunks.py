@@ -75,9 +75,9 @@ def spans(count: int, parameters: ChunkingParameters, begins_word: Callable[[int
     """
     if count <= parameters.chunk_size:
         return [slice(0, count)]
-    wanted = math.ceil((count - parameters.overlap) / (parameters.chunk_size - parameters.overlap))
-    number = min(wanted, parameters.most)
-    width = parameters.chunk_size if number == wanted else _width(count, parameters)
+    full_count = math.ceil((count - parameters.overlap) / (parameters.chunk_size - parameters.overlap))
+    number = min(full_count, parameters.most)
+    width = parameters.chunk_size if number == full_count else _width(count, parameters)
     last = min(count, number * width) - width
     starts = [round(place * last / (number - 1)) for place in range(number)]
 

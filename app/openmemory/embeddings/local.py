@@ -280,12 +280,12 @@ class LocalEmbedder:
 
     async def documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
         """Embeds stored texts."""
-        found: list[TextEmbedding] = []
+        embeddings: list[TextEmbedding] = []
         for start in range(0, len(texts), TOGETHER):
-            found += await self._documents(texts[start : start + TOGETHER])
+            embeddings += await self._documents(texts[start : start + TOGETHER])
         if texts:
             await self._off_loop(_return_free_memory)
-        return found
+        return embeddings
 
     async def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text."""
@@ -304,10 +304,10 @@ class LocalEmbedder:
         codes: list[Codes | None] = [None] * len(every)
         for rows in _runs(every):
             # Each run is a separate call to the thread: other callers' documents take turns, and cancelling stops here.
-            made = await self._off_loop(
+            results = await self._off_loop(
                 lambda rows=rows: self._loaded().read([every[row] for row in rows]),  # type: ignore[misc]
             )
-            for row, one in zip(rows, made, strict=True):
+            for row, one in zip(rows, results, strict=True):
                 vectors[row], codes[row] = one
         ends = np.cumsum([len(chunks) for chunks in cut])
         parts = zip(np.split(vectors, ends[:-1]), ends, cut, strict=True)

@@ -230,11 +230,11 @@ class ProviderEmbedder:
 
 def secrets_of(key: SecretStr, address: str, environ: Mapping[str, str]) -> list[str]:
     """The secrets to remove from messages, longest first, because one may be part of another."""
-    found = {key.get_secret_value(), urlsplit(address).password or ""} - {""}
+    secrets = {key.get_secret_value(), urlsplit(address).password or ""} - {""}
     # The providers' libraries also read keys from the environment. Short values there are words rather than keys.
     names = ("_KEY", "_SECRET", "_TOKEN")
-    found |= {value for name, value in environ.items() if name.endswith(names) and len(value) >= 8}
-    return sorted(found, key=len, reverse=True)
+    secrets |= {value for name, value in environ.items() if name.endswith(names) and len(value) >= 8}
+    return sorted(secrets, key=len, reverse=True)
 
 
 def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:

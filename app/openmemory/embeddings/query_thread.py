@@ -101,10 +101,10 @@ class QueryThread:
             network = self._network()
             encodings = network.encode([waiting.text for waiting in batch])
             for rows in self._runs(encodings):
-                for row, made in zip(rows, network.run([encodings[row] for row in rows]), strict=True):
+                for row, output in zip(rows, network.run([encodings[row] for row in rows]), strict=True):
                     # Copies, so that a kept vector does not keep its whole batch in memory.
-                    tokens = None if made.tokens is None else made.tokens.copy()
-                    batch[row].resolve(QueryEmbedding(made.vector.copy(), tokens, made.unread))
+                    tokens = None if output.tokens is None else output.tokens.copy()
+                    batch[row].resolve(QueryEmbedding(output.vector.copy(), tokens, output.unread))
         except BaseException as error:  # the tokenizer may panic, which is not an Exception; the thread must survive
             words = str(error) if isinstance(error, EmbedderUnavailable) else failed(error)
             for waiting in batch:  # a separate exception for each: tracebacks grow with every raise

@@ -51,8 +51,8 @@ def rotation(dimension: int) -> Floats:
     gaussian = np.random.RandomState(_SEED).standard_normal((dimension, dimension))
     q, r = np.linalg.qr(gaussian)
     # LAPACK chooses the signs of the columns.
-    found: Floats = (q * np.sign(np.diag(r))).astype(np.float32)
-    return found
+    matrix: Floats = (q * np.sign(np.diag(r))).astype(np.float32)
+    return matrix
 
 
 def mostly_unknown(text: str, pieces: Iterable[tuple[int | None, str, tuple[int, int]]], unknown: str) -> bool:
@@ -70,9 +70,9 @@ def mostly_unknown(text: str, pieces: Iterable[tuple[int | None, str, tuple[int,
     for parts in words.values():
         letters = sum(sum(map(str.isalpha, text[start:end])) for _, (start, end) in parts)
         spelled = all(len(token.removeprefix("##")) == 1 for token, _ in parts)
-        known = not spelled or (len(parts) == 1 and parts[0][0].isascii())
+        in_vocabulary = not spelled or (len(parts) == 1 and parts[0][0].isascii())
         all_letters += letters
-        strange += letters if not known or any(token == unknown for token, _ in parts) else 0
+        strange += letters if not in_vocabulary or any(token == unknown for token, _ in parts) else 0
     return strange * 2 > all_letters
 
 
@@ -104,8 +104,8 @@ def rounded(rotated: Floats) -> Tokens:
     """The unit vectors of tokens times 127, rounded. A vector without a direction stays zero."""
     norms = np.linalg.norm(rotated, axis=1, keepdims=True)
     unit = np.divide(rotated, norms, out=np.zeros_like(rotated), where=norms > 0)
-    found: Tokens = np.rint(unit * _MAX_CODE).astype(np.int8)
-    return found
+    codes: Tokens = np.rint(unit * _MAX_CODE).astype(np.int8)
+    return codes
 
 
 def coded(rotated: Floats) -> Codes:
@@ -136,10 +136,10 @@ def cosines(question: Tokens, codes: Codes) -> Floats:
         block = slice(start, start + _BLOCK)
         bits = np.unpackbits(codes[block], axis=1, count=dimension).astype(np.float32)
         np.matmul(bits, turned, out=near[block])
-    found: Floats = 2 * near[:, :count] - turned.sum(axis=0)[:count]
-    np.maximum(found, 0.0, out=found)
-    np.minimum(found, 1.0, out=found)
-    return found
+    similarities: Floats = 2 * near[:, :count] - turned.sum(axis=0)[:count]
+    np.maximum(similarities, 0.0, out=similarities)
+    np.minimum(similarities, 1.0, out=similarities)
+    return similarities
 
 
 def thinned(tokens: Codes) -> Codes:

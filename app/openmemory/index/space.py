@@ -106,7 +106,7 @@ class Space:
         Raises:
             EmbedderUnavailable: the model does not answer in time, or its circuit is open.
         """
-        if (embedding := self.embedder.known(text)) is not None:
+        if (embedding := self.embedder.lookup(text)) is not None:
             return embedding
         return await self._call_model(lambda: self.embedder.query(text))
 
