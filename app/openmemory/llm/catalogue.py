@@ -51,7 +51,7 @@ _ALSO = {"openai_structured": "openai", "azure_openai_structured": "azure_openai
 """mem0's variants for a given answer format. We request the format in any case."""
 
 
-def known(model: LanguageModel) -> LlmProviderSpec:
+def provider_of(model: LanguageModel) -> LlmProviderSpec:
     """Returns the provider of a model.
 
     Raises:
@@ -80,18 +80,18 @@ def config(model: LanguageModel, provider: LlmProviderSpec) -> dict[str, Any]:
     if address and not key and (provider.factory == "openai" or not model.trusted):
         # Otherwise a key of the provider in the environment would be sent to an unrelated server.
         key = "none"
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "model": model.model, "temperature": model.temperature, "max_tokens": model.max_tokens,
     }  # fmt: skip
     if key:
-        given["api_key"] = key
+        options["api_key"] = key
     if provider.base_url == "azure_kwargs":
-        given["azure_kwargs"] = {
+        options["azure_kwargs"] = {
             name: value for name, value in (("api_key", key), ("azure_endpoint", address)) if value
         }
     elif address:
-        given[str(provider.base_url)] = address
-    return given
+        options[str(provider.base_url)] = address
+    return options
 
 
 def address_of(model: LanguageModel) -> str:
@@ -104,7 +104,7 @@ def address_of(model: LanguageModel) -> str:
     return address if address.endswith("/v1") else f"{address}/v1"
 
 
-def asked_for(form: Form, schema: dict[str, Any]) -> dict[str, Any] | None:
+def response_format_of(form: Form, schema: dict[str, Any]) -> dict[str, Any] | None:
     """The `response_format` of a request in OpenAI's API."""
     if form == "schema":
         return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}

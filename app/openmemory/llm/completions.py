@@ -30,11 +30,11 @@ def reply(text: object, messages: Sequence[Message], answer: Any, seconds: float
     choice = next(iter(getattr(answer, "choices", None) or ()), None)
     message = getattr(choice, "message", None)
     reason = getattr(choice, "finish_reason", None)
-    said = (_plain(text) or _said(message))[:limit]
+    content = (_plain(text) or _fallback_text(message))[:limit]
     return Reply(
-        text=said,
+        text=content,
         prompt_tokens=prompt if counted else sum(estimated_tokens(message["content"]) for message in messages),  # type: ignore[arg-type]
-        completion_tokens=completion if counted else estimated_tokens(said),  # type: ignore[arg-type]
+        completion_tokens=completion if counted else estimated_tokens(content),  # type: ignore[arg-type]
         counted=counted,
         seconds=seconds,
         cut=reason == "length",
@@ -42,7 +42,7 @@ def reply(text: object, messages: Sequence[Message], answer: Any, seconds: float
     )
 
 
-def _said(message: Any) -> str:
+def _fallback_text(message: Any) -> str:
     """The text of a message that has no content: the arguments of its calls, or its reasoning."""
     calls = [getattr(call, "function", None) for call in getattr(message, "tool_calls", None) or ()]
     calls = calls or [getattr(message, "function_call", None)]
@@ -69,15 +69,15 @@ def _plain(content: object) -> str:
     return "".join(texts)
 
 
-def refused_parameter(error: Exception, words: str, sent: Collection[str]) -> str | None:
+def refused_parameter(error: Exception, words: str, parameters: Collection[str]) -> str | None:
     """The parameter of a request that a provider refuses, by the field of its error or by its words."""
-    possible = set(sent) - NEVER_LEFT_OUT
-    named = getattr(error, "param", None)
-    if named in possible:
-        return str(named)
+    possible = set(parameters) - NEVER_LEFT_OUT
+    param = getattr(error, "param", None)
+    if param in possible:
+        return str(param)
     # The first that is named, because the others may be advice.
-    found = {name: at.start() for name in possible if (at := re.search(rf"\b{re.escape(name)}\b", words))}
-    return min(found, key=found.__getitem__, default=None)
+    positions = {name: at.start() for name in possible if (at := re.search(rf"\b{re.escape(name)}\b", words))}
+    return min(positions, key=positions.__getitem__, default=None)
 
 
 def too_long(error: Exception, words: str) -> bool:

@@ -60,11 +60,11 @@ class ProviderLlm:
             PromptRefused: the server refuses the request for another reason.
             PromptTooLong: the request is longer than the model's context.
         """
-        provider = catalogue.known(self.model)
+        provider = catalogue.provider_of(self.model)
         self._check_address()
         while True:
             form = self._form or provider.form
-            response_format = catalogue.asked_for(form, dict(schema))
+            response_format = catalogue.response_format_of(form, dict(schema))
             try:
                 return await self._ask(provider, [dict(message) for message in messages], response_format)
             except _FormRefused as refused:
@@ -94,12 +94,12 @@ class ProviderLlm:
         self, provider: LlmProviderSpec, messages: list[dict[str, str]], response_format: dict[str, Any] | None
     ) -> Reply:
         failure: Exception
-        sent: set[str] = set()
+        parameters: set[str] = set()
         try:
             async with asyncio.timeout(self.model.timeout):
                 await self._slots.acquire()
                 return await in_daemon(
-                    lambda: self._called(provider, messages, response_format, sent),
+                    lambda: self._called(provider, messages, response_format, parameters),
                     name="llm",
                     ended=self._slots.release,
                 )
@@ -108,7 +108,7 @@ class ProviderLlm:
         except LlmUnavailable as error:
             failure = error
         except Exception as error:
-            failure = self._failure(error, response_format, sent)
+            failure = self._failure(error, response_format, parameters)
         # Raised outside the handler: a chained exception of the provider would contain its message, and so the key.
         raise failure
 
@@ -117,18 +117,18 @@ class ProviderLlm:
         provider: LlmProviderSpec,
         messages: list[dict[str, str]],
         response_format: dict[str, Any] | None,
-        sent: set[str],
+        parameters: set[str],
     ) -> Reply:
-        """Makes one call, in a thread. Adds the names of the parameters to `sent`."""
+        """Makes one call, in a thread. Adds the names of what it sends to `parameters`."""
         opened = self._open(provider)
-        asked = copy.copy(opened)
+        llm = copy.copy(opened)
         client = getattr(opened, "client", None)
         recorded = None
         if hasattr(client, "chat") or hasattr(client, "messages"):
-            asked.client = recorded = _Recording(client, self._left_out, sent)
-        given = {} if response_format is None else {"response_format": response_format}
+            llm.client = recorded = _Recording(client, self._left_out, parameters)
+        options = {} if response_format is None else {"response_format": response_format}
         started = time.monotonic()
-        text = asked.generate_response(messages, **given)
+        text = llm.generate_response(messages, **options)
         seconds = time.monotonic() - started
         return reply(text, messages, None if recorded is None else recorded.answer, seconds, MAX_ANSWER_LENGTH)
 
@@ -178,7 +178,7 @@ class ProviderLlm:
         except EgressRefused as error:
             raise LlmUnavailable(f"llm.base_url: {error}", setup=True) from None
 
-    def _failure(self, error: Exception, response_format: object, sent: set[str]) -> Exception:
+    def _failure(self, error: Exception, response_format: object, parameters: set[str]) -> Exception:
         """A failure in one line, without secrets."""
         for cause in (error.__cause__, error.__context__):
             if isinstance(cause, EgressRefused):  # OpenAI's client reports it as a connection error
@@ -193,7 +193,7 @@ class ProviderLlm:
         if status not in (400, 413, 422):
             broke = status in (500, 504)
             return LlmUnavailable(message, retry_after=_retry_after(error), setup=status in (404, 405), broke=broke)
-        name = refused_parameter(error, words, sent)
+        name = refused_parameter(error, words, parameters)
         if response_format is not None and (name == "response_format" or _about_form(words)):
             return _FormRefused(words[:200])
         if name is not None:
@@ -252,13 +252,13 @@ class _Recording:
     """A client of OpenAI or Anthropic, of which only `chat.completions.create` or `messages.create` is called.
 
     Keeps the answer for its token counts. `left_out`: the parameters that are not sent, with the one that takes the
-    place of each, if any. `sent`: gets the names of the others.
+    place of each, if any. `parameters`: gets the names of the others.
     """
 
-    def __init__(self, client: Any, left_out: Mapping[str, str | None], sent: set[str]) -> None:
+    def __init__(self, client: Any, left_out: Mapping[str, str | None], parameters: set[str]) -> None:
         self._client = client
         self._left_out = dict(left_out)
-        self._sent = sent
+        self._parameters = parameters
         self.answer: Any = None
         self.chat = self.completions = self.messages = self
 
@@ -267,7 +267,7 @@ class _Recording:
             value, instead = parameters.pop(name), self._left_out[name]
             if instead is not None:
                 parameters[instead] = value
-        self._sent.update(parameters)
+        self._parameters.update(parameters)
         chat = getattr(self._client, "chat", None)
         calls = self._client.messages if chat is None else chat.completions
         self.answer = calls.create(**parameters)
