@@ -11,9 +11,9 @@ from openmemory.identity.principal import Door
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.services import Services
 from openmemory.stats import feed
-from openmemory.stats.feed import READ, WRITTEN
+from openmemory.stats.feed import READ, WRITES
 
-ALL = (*WRITTEN, *READ)
+ALL = (*WRITES, *READ)
 
 
 async def test_the_feed_tells_what_came_in_and_what_apps_read(services: Services, owner: Caller, app_caller: Caller):
@@ -52,14 +52,14 @@ async def test_an_assistant_with_the_default_name_is_in_the_feed(services: Servi
 async def test_pages_and_what_is_new_follow_the_ids(services: Services, owner: Caller, app_caller: Caller):
     for number in range(5):
         await services.memories.add(app_caller, MemoryCreate(f"Fact {number}"))
-    first = await services.feed.page(owner, WRITTEN, limit=3)
+    first = await services.feed.page(owner, WRITES, limit=3)
     assert [entry.memories[0].text for entry in first.entries] == ["Fact 4", "Fact 3", "Fact 2"]
-    rest = await services.feed.page(owner, WRITTEN, before=first.next, limit=3)
+    rest = await services.feed.page(owner, WRITES, before=first.next, limit=3)
     assert [entry.memories[0].text for entry in rest.entries] == ["Fact 1", "Fact 0"]
     assert rest.next is None
-    new = await services.feed.since(owner, WRITTEN, first.entries[2].id)
+    new = await services.feed.since(owner, WRITES, first.entries[2].id)
     assert [entry.id for entry in new] == [entry.id for entry in first.entries[:2]]
-    assert await services.feed.since(owner, WRITTEN, first.entries[0].id) == []
+    assert await services.feed.since(owner, WRITES, first.entries[0].id) == []
 
 
 async def test_the_feed_is_the_users_own(services: Services, owner: Caller, app_caller: Caller):

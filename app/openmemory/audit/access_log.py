@@ -80,15 +80,15 @@ def inserted(rows: CTE, metadata: Any, namespaces: Any = None) -> CTE:
         bindparam("log_access_type", type_=String), metadata,
         literal_column("NULL::text[]") if namespaces is None else namespaces,
     )  # fmt: skip
-    wanted = bindparam("log_it", type_=Boolean)
-    accesses = accesses.where(wanted, there.correlate(rows).exists()).order_by(rows.c.id)
+    condition = bindparam("log_it", type_=Boolean)
+    accesses = accesses.where(condition, there.correlate(rows).exists()).order_by(rows.c.id)
     return insert(MemoryAccessLog).from_select(_COLUMNS, accesses).cte("logged")
 
 
 def _statement() -> CompiledStatement:
     """Logs one access to each of the memories, and one event in the audit log about all of them."""
-    asked = select(func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id")).cte("asked")
-    logs = inserted(asked, cast(bindparam("metadata", type_=String), JSONB)), audit_log.inserted(asked)
+    ids = select(func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id")).cte("asked")
+    logs = inserted(ids, cast(bindparam("metadata", type_=String), JSONB)), audit_log.inserted(ids)
     return CompiledStatement(select(literal_column("1")).add_cte(*logs))
 
 
@@ -115,16 +115,16 @@ async def record(
 
 
 async def log_chosen(
-    tx: Tx, caller: Caller, access: AccessType, chosen: str, metadata: dict[str, Any] | None = None
+    tx: Tx, caller: Caller, access: AccessType, query: str, metadata: dict[str, Any] | None = None
 ) -> None:
-    """Log one access to each memory whose `id` the query `chosen` returns. The caller must write the audit log."""
+    """Log one access to each memory whose `id` the `query` returns. The caller must write the audit log."""
     await tx.execute(
         text(
             f"""
             INSERT INTO memory_access_logs (memory_id, app_id, app_name, access_type, metadata)
             SELECT there.id, :log_app_id, :log_app_name, :log_access_type, CAST(:metadata AS jsonb)
             FROM (
-                SELECT m.id FROM memories AS m JOIN ({chosen}) AS chosen ON chosen.id = m.id
+                SELECT m.id FROM memories AS m JOIN ({query}) AS chosen ON chosen.id = m.id
                 ORDER BY m.id FOR KEY SHARE OF m
             ) AS there
             """  # noqa: S608 - all values are parameters

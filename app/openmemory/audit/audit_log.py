@@ -21,7 +21,7 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
 
-NAMED = 1_000
+MAX_OBJECTS = 1_000
 """The maximum number of ids that one event lists; `count` is the number of all."""
 
 
@@ -47,7 +47,7 @@ RETURNING id
 OF_NEW = f"""
 INSERT INTO audit_events ({", ".join(_COLUMNS)})
 SELECT :audit_event, 'ok', :audit_principal, :audit_principal_name, :audit_door, CAST(:audit_address AS text),
-       CAST(:audit_request AS text), :audit_user_id, :audit_app_id, (array_agg(id))[1:{NAMED}], count(*),
+       CAST(:audit_request AS text), :audit_user_id, :audit_app_id, (array_agg(id))[1:{MAX_OBJECTS}], count(*),
        CAST(:audit_detail AS jsonb)
 FROM new HAVING count(*) > 0
 """  # noqa: S608 - as above
@@ -67,10 +67,10 @@ def parameters(
     app_id = None
     if isinstance(caller, Caller):
         user_id, app_id = caller.known_user, None if caller.preview else caller.known_app
-        named: dict[str, Any] = {} if user_id is not None else {"user": caller.user}
-        named |= {} if app_id is not None else {"app": caller.app}
-        named |= {"preview": True} if caller.preview else {}
-        detail = {**(detail or {}), **named}
+        names: dict[str, Any] = {} if user_id is not None else {"user": caller.user}
+        names |= {} if app_id is not None else {"app": caller.app}
+        names |= {"preview": True} if caller.preview else {}
+        detail = {**(detail or {}), **names}
     return {
         "audit_event": event.value,
         "audit_principal": principal.id,
@@ -98,15 +98,15 @@ async def record(
     await _RECORD.rows(
         tx,
         parameters(caller, event, user_id=user_id, detail=detail)
-        | {"audit_result": result, "audit_objects": list(objects[:NAMED]) or None, "audit_count": len(objects)},
+        | {"audit_result": result, "audit_objects": list(objects[:MAX_OBJECTS]) or None, "audit_count": len(objects)},
     )
 
 
 async def record_chosen(
-    tx: Tx, caller: Caller, event: AuditAction, chosen: str, *, detail: Mapping[str, Any] | None = None
+    tx: Tx, caller: Caller, event: AuditAction, query: str, *, detail: Mapping[str, Any] | None = None
 ) -> None:
-    """Log one event about the `id`s that the query `chosen` returns, however many there are."""
-    statement = text(f"WITH new AS ({chosen}) {OF_NEW}")
+    """Log one event about the `id`s that the `query` returns, however many there are."""
+    statement = text(f"WITH new AS ({query}) {OF_NEW}")
     if (await tx.execute(statement, parameters(caller, event, detail=detail))).rowcount == 0:
         await record(tx, caller, event, detail=detail)
 
@@ -114,12 +114,12 @@ async def record_chosen(
 def inserted(rows: CTE, *, if_none: bool = True) -> CTE:
     """A part of a reading statement that logs one event about the `id`s of `rows`. `if_none`: also if there are none.
     Bind `parameters`."""
-    named = literal_column(f"(array_agg(id))[1:{NAMED}]", ARRAY(Uuid))
+    ids = literal_column(f"(array_agg(id))[1:{MAX_OBJECTS}]", ARRAY(Uuid))
     event = select(
         _text("audit_event"), literal_column("'ok'"), _text("audit_principal"), _text("audit_principal_name"),
         _text("audit_door"), _text("audit_address"), _text("audit_request"),
         bindparam("audit_user_id", type_=Uuid), bindparam("audit_app_id", type_=Uuid),
-        named, cast(func.count(), Integer), cast(_text("audit_detail"), JSONB),
+        ids, cast(func.count(), Integer), cast(_text("audit_detail"), JSONB),
     ).select_from(rows)  # fmt: skip
     if not if_none:
         event = event.having(func.count() > 0)

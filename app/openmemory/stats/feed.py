@@ -35,7 +35,7 @@ from openmemory.memories.models import Memory
 from openmemory.memories.repository import ALL_STATES
 from openmemory.stats.schemas import FeedEntry, FeedPage
 
-SHOWN = 3
+MAX_OBJECTS = 3
 """The memories of an event whose texts are shown."""
 
 _BEGINNING = 300
@@ -44,12 +44,12 @@ _BEGINNING = 300
 READ = (
     AuditAction.MEMORY_SEARCH, AuditAction.MEMORY_LIST, AuditAction.MEMORY_GET, AuditAction.MEMORY_EXPORT,
 )  # fmt: skip
-WRITTEN = (
+WRITES = (
     AuditAction.MEMORY_ADD, AuditAction.MEMORY_UPDATE, AuditAction.MEMORY_PAUSE, AuditAction.MEMORY_ARCHIVE,
     AuditAction.MEMORY_EXPIRE, AuditAction.MEMORY_DELETE, AuditAction.MEMORY_DELETE_ALL, AuditAction.MEMORY_RESTORE,
     AuditAction.MEMORY_IMPORT, AuditAction.MEMORY_ERASE,
 )  # fmt: skip
-KINDS: dict[str, Sequence[AuditAction]] = {"all": (*WRITTEN, *READ), "written": WRITTEN, "read": READ}
+KINDS: dict[str, Sequence[AuditAction]] = {"all": (*WRITES, *READ), "written": WRITES, "read": READ}
 """The events by which memories came in, those by which they were read, and both."""
 
 
@@ -109,8 +109,8 @@ class Feed:
 @cache
 def _statement(default: Default) -> CompiledStatement:
     owner = Caller.anyone(owner=True, default=default)
-    asked = (
-        func.unnest(literal_column(f"audit_events.objects[1:{SHOWN}]", ARRAY(Uuid)))
+    ids = (
+        func.unnest(literal_column(f"audit_events.objects[1:{MAX_OBJECTS}]", ARRAY(Uuid)))
         .table_valued(column("id", Uuid), with_ordinality="place", name="asked")
         .render_derived()
     )
@@ -119,9 +119,9 @@ def _statement(default: Default) -> CompiledStatement:
         literal_column("'text'"), func.left(Memory.content, literal_column(str(_BEGINNING))),
     )  # fmt: skip
     memories = (
-        select(func.coalesce(func.jsonb_agg(aggregate_order_by(one, asked.c.place)), literal_column("'[]'::jsonb")))
-        .select_from(asked)
-        .join(Memory, Memory.id == asked.c.id)
+        select(func.coalesce(func.jsonb_agg(aggregate_order_by(one, ids.c.place)), literal_column("'[]'::jsonb")))
+        .select_from(ids)
+        .join(Memory, Memory.id == ids.c.id)
         .where(readable_by(owner, Memory, states=ALL_STATES))
         .correlate(AuditEvent)
         .scalar_subquery()

@@ -71,10 +71,10 @@ def _categories(owner: bool, default: Default, states: tuple[State, ...]) -> Com
         .limit(literal_column("1"))
         .lateral("one")
     )
-    found = (
+    categories = (
         select(*Category.__table__.columns)
         .join(filed, filed.c.category_id == Category.id)
         .join(one, true())
         .cte("found")
     )
-    return CompiledStatement(select(found).order_by(found.c.name).add_cte(audit_log.inserted(found)))
+    return CompiledStatement(select(categories).order_by(categories.c.name).add_cte(audit_log.inserted(categories)))

@@ -85,9 +85,9 @@ class Stats:
         query = self._intake.narrowed(caller, query)
         await self._rates.search(caller)
         async with self._database.transaction() as tx:
-            found = await extents.extent(tx, caller, query, field)
+            result = await extents.extent(tx, caller, query, field)
             await audit_log.record(tx, caller, AuditAction.STATS_READ)
-        return found
+        return result
 
     async def daily(self, caller: Caller, *, days: int = 30, app_id: UUID | None = None) -> Sequence[AppDay]:
         """The writes and accesses of each app of the user, or of one, on each of the last days, today included. Days
@@ -102,9 +102,9 @@ class Stats:
         validation.between(days, "days", 1, MAX_DAYS)
         first = today(caller.timezone) - timedelta(days=days - 1)
         starts = [day_start(first + timedelta(days=number), caller.timezone) for number in range(days)]
-        wanted = {"user": caller.user_id, "app": app_id, "since": starts[0], "days": starts}
+        parameters = {"user": caller.user_id, "app": app_id, "since": starts[0], "days": starts}
         async with self._database.planned() as tx:
-            rows = await queries.DAYS.rows(tx, wanted)
+            rows = await queries.DAYS.rows(tx, parameters)
             await audit_log.record(tx, caller, AuditAction.STATS_READ)
         return [
             AppDay(
@@ -138,8 +138,8 @@ class Stats:
         offset = _start(caller, page, page_size)
         async with self._database.statement() as tx:
             await must_be_theirs(tx, caller, app_id)
-        found, total = await ranked.accessed(self._database, caller, app_id, Slice(offset, page_size))
-        memories = [Accessed(memory=AccessedMemory.of(record), access_count=count) for record, count in found]
+        records, total = await ranked.accessed(self._database, caller, app_id, Slice(offset, page_size))
+        memories = [Accessed(memory=AccessedMemory.of(record), access_count=count) for record, count in records]
         return AppAccesses(total=total, page=page, page_size=page_size, memories=memories)
 
 

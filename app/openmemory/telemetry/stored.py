@@ -19,7 +19,7 @@ DEADLINE = 2.0
 """Seconds that PostgreSQL has to answer a scrape."""
 
 _SAME = " From PostgreSQL: the same at every replica."
-_KEPT = " over the runs of the last 30 days that PostgreSQL keeps, so that it can fall. The same at every replica."
+_WINDOW = " over the runs of the last 30 days that PostgreSQL keeps, so that it can fall. The same at every replica."
 
 _ASK = text(
     f"""
@@ -75,7 +75,7 @@ class StoredGauges:
             " is left out.",
             labels=("dependency",),
         )
-        return [labelled(up, {("postgres",): float(row is not None)}), *(_known(row) if row is not None else ())]
+        return [labelled(up, {("postgres",): float(row is not None)}), *(_metrics_of(row) if row is not None else ())]
 
     async def _ask(self) -> Any:
         try:
@@ -85,7 +85,7 @@ class StoredGauges:
             return None
 
 
-def _known(row: Any) -> Iterator[Metric]:
+def _metrics_of(row: Any) -> Iterator[Metric]:
     """Yields what PostgreSQL answered."""
     yield _gauge("index_outbox_entries", "Items that the vector index still has to learn of.", row.waiting)
     yield _gauge("index_outbox_stuck_entries", f"Those that failed {STUCK_AFTER} times; still tried.", row.stuck)
@@ -101,20 +101,20 @@ def _known(row: Any) -> Iterator[Metric]:
         yield _gauge("sync_last_run_duration_seconds", "How long it took.", last["seconds"])
         success = "1 if it ended well, 0 if it failed or could not deliver everything."
         yield _gauge("sync_last_run_success", success, last["outcome"] == "success")
-        found = "What it found and did." + _SAME
+        description = "What it found and did." + _SAME
         yield labelled(
-            GaugeMetricFamily("openmemory_sync_last_run_items", found, labels=("statistic",)),
+            GaugeMetricFamily("openmemory_sync_last_run_items", description, labels=("statistic",)),
             _numbers(last["statistics"]),
         )
         if row.success is not None:
             ended = "When the last run that ended well did so."
             yield _gauge("sync_last_success_timestamp_seconds", ended, row.success)
-    runs = "Runs by what started them and how they ended," + _KEPT
+    runs = "Runs by what started them and how they ended," + _WINDOW
     yield labelled(
         GaugeMetricFamily("openmemory_sync_recent_runs", runs, labels=("trigger", "outcome")),
         {(run["trigger"], run["outcome"]): run["count"] for run in row.runs or ()},
     )
-    items = "What they found and did, summed up" + _KEPT
+    items = "What they found and did, summed up" + _WINDOW
     yield labelled(GaugeMetricFamily("openmemory_sync_recent_items", items, labels=("statistic",)), _numbers(row.sums))
 
 

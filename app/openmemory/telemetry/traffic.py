@@ -52,23 +52,23 @@ class Traffic:
         if method not in _METHODS:
             method = "other"
         key = (route, method, status)
-        found = self._request_children.get(key)
-        if found is None:
-            found = self._request_children[key] = (
+        children = self._request_children.get(key)
+        if children is None:
+            children = self._request_children[key] = (
                 self._requests.labels(route, method, str(status)),
                 self._seconds.labels(route, method),
             )
-        found[0].inc()
-        found[1].observe(seconds)
+        children[0].inc()
+        children[1].observe(seconds)
 
     def call(self, tool: str, outcome: str, seconds: float) -> None:
         """Counts a call of a tool that exists."""
         key = (tool, outcome)
-        found = self._call_children.get(key)
-        if found is None:
-            found = self._call_children[key] = (
+        children = self._call_children.get(key)
+        if children is None:
+            children = self._call_children[key] = (
                 self._calls.labels(tool, outcome),
                 self._call_seconds.labels(tool),
             )
-        found[0].inc()
-        found[1].observe(seconds)
+        children[0].inc()
+        children[1].observe(seconds)
