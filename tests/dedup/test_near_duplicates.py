@@ -192,7 +192,7 @@ async def test_without_model_or_index_it_is_stored_and_says_so(
 
     if error == "embedder":
         monkeypatch.setattr(space.embedder.inner, "query", away)
-        space.embedder._made.clear()
+        space.embedder._cached.clear()
     else:
         monkeypatch.setattr(space.index, "search", away)
     added = await add_verbatim(adding("merge"), app_caller, MemoryCreate(text=NEW))
