@@ -75,10 +75,10 @@ class Adding:
         async with self._near.looking(caller, memory) as look:
             row = await self._memories.add(caller, memory, policy=policy, explicit=bool(new.supersedes), once=new.once)
             near = await look(row.id) if row.event in (Event.ADD, Event.SUPERSEDE) else []
-        return Added.verbatim(row, _stored(row, caller.timezone, infer=infer and not new.supersedes), near)
+        return Added.verbatim(row, _verbatim_note(row, caller.timezone, infer=infer and not new.supersedes), near)
 
 
-def _stored(row: MemoryRowAdded, zone: ZoneInfo, *, infer: bool) -> str | None:
+def _verbatim_note(row: MemoryRowAdded, zone: ZoneInfo, *, infer: bool) -> str | None:
     """Returns the note on a text that no language model was asked about."""
     verbatim = NO_LLM if infer and row.event is Event.ADD else None
     changed = key_values.described(row.changed, zone) if row.changed else None

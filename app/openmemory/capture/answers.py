@@ -92,41 +92,41 @@ def _operation_list(text: str) -> list[Any] | None:
         return several
     for pattern in _LIST_STARTS:
         if starts := [match.start() for match in pattern.finditer(text)]:
-            return _listed(_decoded(text, starts[-1]))
+            return _operations_of(_decode(text, starts[-1]))
     first = re.search(r"[{\[]", text)
-    value = None if first is None else _decoded(text, first.start())
+    value = None if first is None else _decode(text, first.start())
     if _is_operation(value):
         return [value]
     if value == []:
         # Empty brackets mean "no operations" only if they are the whole answer.
         return [] if re.fullmatch(r"\s*(```\w*\s*)?\[\s*\]\s*(```\s*)?", text) else None
-    return _listed(value)
+    return _operations_of(value)
 
 
 def _several(text: str) -> list[Any] | None:
     """The operations of a list of such objects, as a model answers that calls a function several times."""
     if not text.lstrip().startswith("["):
         return None
-    lists = [each for each in _decoded(text.lstrip()) or () if isinstance(each, dict) and not _is_operation(each)]
-    entries = [listed for each in lists if (listed := _listed(each)) is not None]
+    lists = [each for each in _decode(text.lstrip()) or () if isinstance(each, dict) and not _is_operation(each)]
+    entries = [listed for each in lists if (listed := _operations_of(each)) is not None]
     return [one for listed in entries for one in listed] if entries else None
 
 
-def _decoded(text: str, start: int = 0) -> Any:
+def _decode(text: str, start: int = 0) -> Any:
     try:
         return lenient_json.decoded(text, start)
     except ValueError:
         return None
 
 
-def _listed(value: Any) -> list[Any] | None:
+def _operations_of(value: Any) -> list[Any] | None:
     """The list of operations of an object, or a bare list of them. Only a list with a name may hold plain texts."""
     usable = _is_operation
     if isinstance(value, dict):
         value = next((value[name] for name in _LISTS if name in value), None)
         usable = _is_usable
     if isinstance(value, str):  # a list that was encoded twice, as in the arguments of a call
-        value = _decoded(value)
+        value = _decode(value)
     if not isinstance(value, list):
         return None
     return value if not value or any(map(usable, value)) else None

@@ -84,7 +84,7 @@ class Applying:
         for decision in decided.decisions:
             try:
                 async with self.tx.begin_nested():
-                    applied.operations.append(await self._one(decision) | self._learned_from(decision))
+                    applied.operations.append(await self._one(decision) | self._source_of(decision))
             except (Invalid, NotFound, ConflictError) as error:
                 reason = {"secret_refused": "secret", "injection_refused": "injection"}.get(error.code, error.code)
                 entry = refusal(reason, decision.text, decision.memory)
@@ -104,7 +104,7 @@ class Applying:
         number = self._message(decision)
         return None if number is None else self.turns[number - 1].position
 
-    def _learned_from(self, decision: Decision) -> dict[str, int]:
+    def _source_of(self, decision: Decision) -> dict[str, int]:
         """The message that a decision is from, as results name it: its place in its thread, or else in the input."""
         number, position = self._message(decision), self._position(decision)
         place = number if position is None else position
@@ -115,7 +115,7 @@ class Applying:
             return await self._add(decision)
         if decision.event is Event.NONE:
             return operation(Event.NONE, decision.memory.id, decision.memory.content)
-        before, said_at = await self._locked(decision.memory)
+        before, said_at = await self._lock(decision.memory)
         if said_at > self.at:
             return await self._beside_later(decision, decision.memory, said_at)
         if decision.event is Event.SUPERSEDE:
@@ -134,7 +134,7 @@ class Applying:
             await superseding.supersede(self.tx, self.caller, id_, later.id, since=said_at)
         return result
 
-    async def _locked(self, memory: PromptMemory) -> tuple[dict[str, Any], datetime]:
+    async def _lock(self, memory: PromptMemory) -> tuple[dict[str, Any], datetime]:
         """Locks a memory and returns its state, and the time when it was said. Refuses it if the caller may not change
         it or its revision changed."""
         query = (

@@ -44,7 +44,7 @@ def decided(
     about: set[int] = set()
     for operation in operations[:MAX_OPERATIONS]:
         memory = _memory(operation, memories)
-        if (reason := _refused(operation, memory, about, orders=orders)) is not None:
+        if (reason := _refusal_reason(operation, memory, about, orders=orders)) is not None:
             result.refused.append(refusal(reason, operation.text, memory, operation.reason))
             continue
         if operation.op == "NONE":
@@ -57,7 +57,7 @@ def decided(
             match = by_spelling[plain]
             if event is not Event.SUPERSEDE or match is memory:
                 # Text that was read back from memory is not stored again: this memory already says it.
-                _repeated(result, operation, match)
+                _refuse_repeated(result, operation, match)
                 continue
         elif event is not Event.DELETE:
             by_spelling[plain] = None
@@ -84,7 +84,7 @@ def _memory(operation: Edit, memories: Sequence[PromptMemory]) -> PromptMemory |
     return memories[number - 1] if number is not None and 1 <= number <= len(memories) else None
 
 
-def _refused(operation: Edit, memory: PromptMemory | None, about: set[int], *, orders: bool) -> str | None:
+def _refusal_reason(operation: Edit, memory: PromptMemory | None, about: set[int], *, orders: bool) -> str | None:
     if operation.op == "NONE":
         return None
     if operation.op not in _EVENTS or (not operation.text and operation.op != "DELETE"):
@@ -107,7 +107,7 @@ def _nothing(result: ModelDecisions, operation: Edit, memory: PromptMemory | Non
         result.refused.append(refusal(reason, operation.text, memory, operation.reason))
 
 
-def _repeated(result: ModelDecisions, operation: Edit, match: PromptMemory | None) -> None:
+def _refuse_repeated(result: ModelDecisions, operation: Edit, match: PromptMemory | None) -> None:
     result.refused.append(refusal("repeats", operation.text, match))
     if match is not None:
         result.decisions.append(Decision(Event.NONE, match, match.content))

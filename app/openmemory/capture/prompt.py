@@ -115,7 +115,7 @@ def first(
     which all dates are told.
     """
     tag = token_hex(6)
-    listed = "\n".join(f"{number}. {_listed(memory, zone)}" for number, memory in enumerate(memories, start=1))
+    listed = "\n".join(f"{number}. {_format_memory(memory, zone)}" for number, memory in enumerate(memories, start=1))
     if isinstance(content, str):
         block = _json(content)
     else:
@@ -142,7 +142,7 @@ def repaired(messages: Sequence[Message], answer: str, problem: str) -> list[Mes
     return [*messages, before, {"role": "user", "content": _AGAIN.format(problem=problem)}]
 
 
-def _listed(memory: PromptMemory, zone: ZoneInfo) -> str:
+def _format_memory(memory: PromptMemory, zone: ZoneInfo) -> str:
     text = _json(memory.content[:MAX_CHARACTERS])
     return text if memory.said_at is None else f"{text} ({in_zone(memory.said_at, zone):%Y-%m-%d %H:%M})"
 

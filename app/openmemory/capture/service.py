@@ -298,7 +298,7 @@ async def _views(
 def _view(row: Any, readable: set[str]) -> CaptureView:
     return CaptureView(
         results=[_result(each, readable) for each in row.operations if each["id"] in readable],
-        refused=[_refused(Refusal.model_validate(each), readable) for each in row.refused],
+        refused=[_readable_refusal(Refusal.model_validate(each), readable) for each in row.refused],
         capture_id=row.id, status=Status(row.status), error=row.error if row.status != Status.DONE else None,
         app_id=row.app_id, app_name=row.app_name, namespace=row.namespace, input=row.input, attempts=row.attempts,
         next_attempt_at=row.due_at.astimezone(UTC) if row.status in UNREAD else None, model=row.model,
@@ -318,7 +318,7 @@ def _result(each: dict[str, Any], readable: set[str]) -> CaptureResult:
     )  # fmt: skip
 
 
-def _refused(refusal: Refusal, readable: set[str]) -> Refusal:
+def _readable_refusal(refusal: Refusal, readable: set[str]) -> Refusal:
     """The refusal, without the id and the text if the caller may not read the memory."""
     if refusal.id is None or str(refusal.id) in readable:
         return refusal

@@ -32,7 +32,7 @@ async def undo(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]], int
         ConflictError: a memory was changed since, or another memory now has the earlier text.
     """
     steps = [each for each in operations if each["event"] != Event.NONE]
-    now = await _locked(tx, caller, touched(steps))
+    now = await _lock_rows(tx, caller, touched(steps))
     for each in reversed(steps):
         match each["event"]:
             case Event.ADD:
@@ -45,7 +45,7 @@ async def undo(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]], int
                 await _undelete(tx, caller, each, now)
 
 
-async def _locked(tx: Tx, caller: Caller, ids: set[UUID]) -> dict[str, Any]:
+async def _lock_rows(tx: Tx, caller: Caller, ids: set[UUID]) -> dict[str, Any]:
     """Locks the memories and returns their current rows by id."""
     query = (
         select(Memory.id, Memory.state, Memory.revision, Memory.superseded_by)
@@ -68,14 +68,14 @@ async def _unadd(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, An
     if row.state is State.DELETED:
         return
     if row.revision != each["revision"]:
-        raise _changed(each["id"])
+        raise _conflict(each["id"])
     await delete(tx, caller, UUID(each["id"]))
 
 
 async def _unsupersede(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any]) -> None:
     old, before = now[each["superseded_id"]], each["before"]
     if str(old.superseded_by) != each["id"] or old.state is State.DELETED or old.revision != before["revision"]:
-        raise _changed(each["superseded_id"])
+        raise _conflict(each["superseded_id"])
     if each.get("verbatim"):  # the capture itself had made this memory
         await delete(tx, caller, old.id)
         return
@@ -95,7 +95,7 @@ async def _unsupersede(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[s
 async def _unupdate(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any], intake: Intake) -> None:
     row, before = now[each["id"]], each["before"]
     if row.revision != each["revision"] or row.state is State.DELETED:
-        raise _changed(each["id"])
+        raise _conflict(each["id"])
     change = MemoryUpdate(before["content"], before["metadata"], tuple(before["categories"]))
     await changes.update_text(tx, caller, Memory.id == row.id, change, intake.labels, restored=row.revision - 1)
     await access_log.record(tx, caller, AccessType.UPDATE, [row.id])
@@ -104,13 +104,13 @@ async def _unupdate(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str,
 async def _undelete(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any]) -> None:
     row = now[each["id"]]
     if row.revision != each["revision"]:
-        raise _changed(each["id"])
+        raise _conflict(each["id"])
     if row.state is State.DELETED:
         await changes.change_state(tx, caller, Memory.id == row.id, State.ACTIVE)
         await access_log.record(tx, caller, AccessType.RESTORE, [row.id])
 
 
-def _changed(id_: str) -> ConflictError:
+def _conflict(id_: str) -> ConflictError:
     return ConflictError(
         f"The memory {id_} was changed since; nothing was undone.",
         code="changed_since",

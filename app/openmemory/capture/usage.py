@@ -90,11 +90,11 @@ async def between(tx: Tx, caller: Caller, first: date, last: date) -> Usage:
     rows = [SpentByApp.model_validate(row) for row in await tx.execute(query, caller.parameters)]
     waiting = select(func.count()).select_from(Capture).where(own(caller, Capture), Capture.status.in_(WAITS))
     return Usage(
-        first=first, last=last, days=rows, total=_summed(rows),
+        first=first, last=last, days=rows, total=_sum_rows(rows),
         waiting=await tx.scalar(waiting, caller.parameters) or 0,
     )  # fmt: skip
 
 
-def _summed(rows: Iterable[Spent]) -> Spent:
+def _sum_rows(rows: Iterable[Spent]) -> Spent:
     rows = list(rows)
     return Spent(**{name: sum(getattr(row, name) for row in rows) for name in _SUMS})

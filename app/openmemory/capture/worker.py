@@ -235,24 +235,24 @@ class Worker:
             self._away, ended = 0.0, "done"
         except PromptRefused as error:
             self._away, ended = 0.0, "refused"
-            await self._postponed(claimed, cost, str(error), bad=True, over=isinstance(error, PromptTooLong))
+            await self._postpone(claimed, cost, str(error), bad=True, over=isinstance(error, PromptTooLong))
         except LlmUnavailable as error:
             ended, self._configured = "unavailable", not isinstance(error, NoModel)
             self._pause(error)
-            await self._postponed(claimed, cost, str(error), wait=error.retry_after or 0.0, broke=error.broke)
+            await self._postpone(claimed, cost, str(error), wait=error.retry_after or 0.0, broke=error.broke)
             self._give_up_waiting()
         except BadAnswer as error:
             self._away, ended = 0.0, "bad_answer"
-            await self._postponed(claimed, cost, str(error), bad=True)
+            await self._postpone(claimed, cost, str(error), bad=True)
         except Forbidden as error:
             ended = "forbidden"
-            await self._postponed(claimed, cost, error.message, over=True)
+            await self._postpone(claimed, cost, error.message, over=True)
         except Unavailable as error:
             log.debug("capture %s is retried: %s", claimed.id, error)
             self._unrecorded.append(claimed)
         except Exception as error:
             log.exception("capture %s failed; retried", claimed.id)
-            await self._postponed(claimed, cost, f"{type(error).__name__}, which the log tells of", bad=True)
+            await self._postpone(claimed, cost, f"{type(error).__name__}, which the log tells of", bad=True)
         finally:
             self.attempts[ended] += 1
             self.spent.add(cost)
@@ -285,7 +285,7 @@ class Worker:
             if await verbatim.untouched(tx, caller, claimed.operations):
                 applied = await self._applying(tx, claimed, caller).all(decided)
                 applied.operations = await verbatim.superseded(tx, caller, claimed.operations, applied.operations)
-            values = _finished(applied) | _spent(cost)
+            values = _finish_columns(applied) | _spent(cost)
             await tx.execute(update(Capture).where(Capture.id == claimed.id).values(values))
             if cost.calls:
                 await queue.retry_failed(tx, model=cost.model)
@@ -308,7 +308,7 @@ class Worker:
         async with self._database.transaction() as tx:
             return await verbatim.untouched(tx, caller, claimed.operations)
 
-    async def _postponed(
+    async def _postpone(
         self,
         claimed: ClaimedCapture,
         cost: Cost,
@@ -343,14 +343,14 @@ class Worker:
                 over = over or (broke and claimed.attempts >= MAX_UNANSWERED)
                 wrong = MAX_BAD_ANSWERS if over else claimed.bad_answers + int(bad)
                 pause = max(wait, self.pauses.before_retry(claimed.attempts))
-                values = _failed(claimed, error, pause, wrong) | _spent(cost)
+                values = _failure_columns(claimed, error, pause, wrong) | _spent(cost)
                 became = values["status"] if wrong >= MAX_BAD_ANSWERS > claimed.bad_answers else None
                 if wrong >= MAX_BAD_ANSWERS or claimed.attempts >= MAX_BAD_ANSWERS:
-                    values |= await self._stored_verbatim(tx, claimed)
+                    values |= await self._store_verbatim(tx, claimed)
                 await tx.execute(update(Capture).where(Capture.id == claimed.id).values(values))
             await usage.record(tx, claimed.app_id, claimed.namespace, cost, became=became)
 
-    async def _stored_verbatim(self, tx: Tx, claimed: ClaimedCapture) -> dict[str, Any]:
+    async def _store_verbatim(self, tx: Tx, claimed: ClaimedCapture) -> dict[str, Any]:
         """Stores the text as it is, unless it is stored already. Returns the columns that name the memories."""
         if claimed.operations or rows.is_window(claimed):
             return {}
@@ -400,7 +400,7 @@ class Worker:
                 log.warning("a lease could not be renewed: %s", error)
 
 
-def _failed(claimed: ClaimedCapture, error: str, pause: float, bad_answers: int) -> dict[str, Any]:
+def _failure_columns(claimed: ClaimedCapture, error: str, pause: float, bad_answers: int) -> dict[str, Any]:
     """The columns of a capture after a failed attempt."""
     over = bad_answers >= MAX_BAD_ANSWERS
     if over:
@@ -415,7 +415,7 @@ def _failed(claimed: ClaimedCapture, error: str, pause: float, bad_answers: int)
     } | ({"finished_at": func.coalesce(Capture.finished_at, func.now())} if over else {})
 
 
-def _finished(applied: Applied) -> dict[str, Any]:
+def _finish_columns(applied: Applied) -> dict[str, Any]:
     return {
         "status": Status.DONE,
         "holder": None,

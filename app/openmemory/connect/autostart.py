@@ -30,7 +30,7 @@ def systemd_unit(command: Sequence[str], config: Path) -> AutostartUnit:
 Description=OpenMemory: one memory for all AI assistants
 
 [Service]
-ExecStart={" ".join(map(_quoted, command))}
+ExecStart={" ".join(map(_quote, command))}
 WorkingDirectory=%h
 Restart=on-failure
 RestartSec=5
@@ -74,7 +74,7 @@ def launchd_agent(command: Sequence[str], home: Path, user: int) -> AutostartUni
     )
 
 
-def _quoted(part: str) -> str:
+def _quote(part: str) -> str:
     """One argument in the notation of a unit file."""
     for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
         part = part.replace(character, escaped)

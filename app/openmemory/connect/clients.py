@@ -30,7 +30,7 @@ Entry = Callable[[ServerAddress], dict[str, Any]]
 """Builds the entry of a server in the form of one assistant."""
 
 
-def _started(**more: Any) -> Entry:
+def _command_entry(**more: Any) -> Entry:
     """An entry of a server that the assistant starts."""
 
     def entry(server: ServerAddress) -> dict[str, Any]:
@@ -40,15 +40,15 @@ def _started(**more: Any) -> Entry:
     return entry
 
 
-_PLAIN = _started()
+_PLAIN = _command_entry()
 
 
-def _started_by_list(server: ServerAddress) -> dict[str, Any]:
+def _command_list_entry(server: ServerAddress) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "local", "command": list(server.command), "enabled": True}
     return entry | ({"environment": dict(server.env)} if server.env else {})
 
 
-def _reached(by: str = "url", headers: str = "headers", **more: Any) -> Entry:
+def _remote_entry(by: str = "url", headers: str = "headers", **more: Any) -> Entry:
     """An entry of a remote server, with the keys of its URL and of its headers."""
 
     def entry(server: ServerAddress) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def assistants(
     goose = Path(environ["GOOSE_PATH_ROOT"]) / "config" if _absolute(environ, "GOOSE_PATH_ROOT") else goose
     return [
         AssistantClient(
-            "claude-code", "Claude Code", (claude_file,), _reached(type="http"), _started(type="stdio"),
+            "claude-code", "Claude Code", (claude_file,), _remote_entry(type="http"), _command_entry(type="stdio"),
             project=".mcp.json", signs=(claude,), then="Start a new session; /mcp shows the server.",
             after_removal="Start a new session.",
         ),
@@ -168,17 +168,18 @@ def assistants(
             then="Quit it completely and start it again.",
         ),
         AssistantClient(
-            "cursor", "Cursor", (home / ".cursor/mcp.json",), _reached(), project=".cursor/mcp.json",
+            "cursor", "Cursor", (home / ".cursor/mcp.json",), _remote_entry(), project=".cursor/mcp.json",
             then="Switch the server on in Settings, Tools & MCP.", after_removal="Restart it.",
         ),
         AssistantClient(
-            "vscode", "VS Code", (code / "mcp.json",), _reached(type="http"), _started(type="stdio"), "servers",
+            "vscode", "VS Code", (code / "mcp.json",), _remote_entry(type="http"), _command_entry(type="stdio"),
+            "servers",
             project=".vscode/mcp.json", then="Start the server with the command 'MCP: List Servers'.",
             after_removal="Restart it.",
         ),
         *(
             AssistantClient(
-                app, title, (folder / "mcp.json",), _reached(type="http"), _started(type="stdio"), "servers",
+                app, title, (folder / "mcp.json",), _remote_entry(type="http"), _command_entry(type="stdio"), "servers",
                 then="Start the server with the command 'MCP: List Servers'.", after_removal="Restart it.",
             )
             for app, title, folder in (
@@ -186,52 +187,52 @@ def assistants(
             )
         ),
         AssistantClient(
-            "codex", "Codex", (codex / "config.toml",), _reached(headers="http_headers"), section="mcp_servers",
+            "codex", "Codex", (codex / "config.toml",), _remote_entry(headers="http_headers"), section="mcp_servers",
             kind=TOML, project=".codex/config.toml",
         ),
         AssistantClient(
-            "zed", "Zed", (zed,), _reached(source="custom"), _started(source="custom"), "context_servers",
+            "zed", "Zed", (zed,), _remote_entry(source="custom"), _command_entry(source="custom"), "context_servers",
             project=".zed/settings.json", then="It reads the file again by itself.",
         ),
         AssistantClient(
             "cline", "Cline",
             tuple(each / "settings/cline_mcp_settings.json" for each in sorted((*cline, cline_data), key=_is_missing)),
-            _reached(type="streamableHttp"), signs=(*cline, cline_home, cline_data),
+            _remote_entry(type="streamableHttp"), signs=(*cline, cline_home, cline_data),
         ),
         AssistantClient(
             "devin", "Devin (Windsurf)",
-            (config / "devin/mcp_config.json", home / ".codeium/windsurf/mcp_config.json"), _reached("serverUrl"),
+            (config / "devin/mcp_config.json", home / ".codeium/windsurf/mcp_config.json"), _remote_entry("serverUrl"),
             then="Refresh the servers in its MCP panel.",
         ),
         AssistantClient(
             "antigravity", "Antigravity",
             (home / ".gemini/config/mcp_config.json", home / ".gemini/antigravity/mcp_config.json"),
-            _reached("serverUrl"),
+            _remote_entry("serverUrl"),
         ),
         AssistantClient(
-            "gemini-cli", "Gemini CLI", (gemini / "settings.json",), _reached("httpUrl"),
+            "gemini-cli", "Gemini CLI", (gemini / "settings.json",), _remote_entry("httpUrl"),
             project=".gemini/settings.json", signs=(),
         ),
         AssistantClient(
             "opencode", "opencode", (config / "opencode/opencode.jsonc", config / "opencode/opencode.json"),
-            _reached(type="remote", enabled=True), _started_by_list, "mcp", project="opencode.json",
+            _remote_entry(type="remote", enabled=True), _command_list_entry, "mcp", project="opencode.json",
         ),
         AssistantClient(
             "kilo", "Kilo", (config / "kilo/kilo.json", config / "kilo/kilo.jsonc"),
-            _reached(type="remote", enabled=True), _started_by_list, "mcp",
+            _remote_entry(type="remote", enabled=True), _command_list_entry, "mcp",
         ),
         AssistantClient(
             "goose", "Goose", (goose / "config.yaml",), _goose, _goose, "extensions", YAML,
             then="Start a new session.",
         ),
         AssistantClient(
-            "copilot-cli", "Copilot CLI", (copilot / "mcp-config.json",), _reached(type="http", tools=["*"]),
-            _started(type="local", tools=["*"]), then="Start a new session.",
+            "copilot-cli", "Copilot CLI", (copilot / "mcp-config.json",), _remote_entry(type="http", tools=["*"]),
+            _command_entry(type="local", tools=["*"]), then="Start a new session.",
         ),
         # Continue loads every file in this folder, also in the notation of others. Ours stands beside its own.
         AssistantClient(
             "continue", "Continue", (continues / "mcpServers/openmemory.json",),
-            _reached(type="streamable-http"), project=".continue/mcpServers/openmemory.json",
+            _remote_entry(type="streamable-http"), project=".continue/mcpServers/openmemory.json",
             signs=(continues,), then="Reload the window; only its agent mode uses servers.",
             after_removal="Reload the window.",
         ),
@@ -239,7 +240,7 @@ def assistants(
             "junie", "Junie", (home / ".junie/mcp/mcp.json",), None, project=".junie/mcp/mcp.json",
             signs=(home / ".junie",),
         ),
-        AssistantClient("lm-studio", "LM Studio", (_lm_studio(home) / "mcp.json",), _reached()),
+        AssistantClient("lm-studio", "LM Studio", (_lm_studio(home) / "mcp.json",), _remote_entry()),
     ]  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def connecting(client: AssistantClient, server: ServerAddress, file: Path) -> Fi
     if server.url and client.remote is None:
         raise Invalid(client.app, f"{client.title} reaches no service by URL")
     before = _read(client, file)
-    return FileChange(client, file, before, _edited(client, file, before or "", server))
+    return FileChange(client, file, before, _edit(client, file, before or "", server))
 
 
 def disconnecting(client: AssistantClient, file: Path) -> FileChange:
@@ -86,9 +86,9 @@ def disconnecting(client: AssistantClient, file: Path) -> FileChange:
         return FileChange(client, file, before, before)
     original = _read(client, _backup(file))
     for candidate in (original, None):
-        if _connected_from(client, file, candidate or "", before):
+        if _is_connected_from(client, file, candidate or "", before):
             return FileChange(client, file, before, candidate)
-    after = _edited(client, file, before, None)
+    after = _edit(client, file, before, None)
     section = client.path[0]
     if client.kind.loads(after).get(section) == {} and section not in (client.kind.loads(original or "") or {}):
         after = _without_section(client, after)
@@ -120,7 +120,7 @@ def apply(change: FileChange) -> None:
             target.unlink()
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            if change.connects and change.before is not None and not _held_ours(change):
+            if change.connects and change.before is not None and not _has_ours(change):
                 write_atomically(_backup(change.file), change.before, like=target)
             write_atomically(target, change.after, like=target, private=change.exposed)
         if not change.connects:
@@ -141,11 +141,11 @@ def inside(file: Path, folder: Path) -> Path:
     return file
 
 
-def _held_ours(change: FileChange) -> bool:
+def _has_ours(change: FileChange) -> bool:
     return change.before is not None and _entry(change.client, change.file, change.before) is not None
 
 
-def _connected_from(client: AssistantClient, file: Path, original: str, now: str) -> bool:
+def _is_connected_from(client: AssistantClient, file: Path, original: str, now: str) -> bool:
     """Returns True if connecting the original text gives exactly the present one."""
     ours = _entry(client, file, now)
     try:
@@ -161,7 +161,7 @@ def _without_section(client: AssistantClient, text: str) -> str:
         return text  # an empty section does no harm
 
 
-def _edited(client: AssistantClient, file: Path, text: str, server: ServerAddress | None) -> str:
+def _edit(client: AssistantClient, file: Path, text: str, server: ServerAddress | None) -> str:
     try:
         return edited(client.kind, text, client.path, None if server is None else client.entry(server))
     except FormatError as error:

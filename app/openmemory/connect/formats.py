@@ -129,14 +129,14 @@ def edited(kind: FileFormat, text: str, path: Sequence[str], value: dict[str, An
     try:
         before = kind.loads(text)
         after = kind.remove(text, path) if value is None else kind.insert(text, path, value)
-        if kind.loads(after) != _changed(before, path, value):
+        if kind.loads(after) != _change(before, path, value):
             raise FormatError("the edit would have changed other settings")
     except (ValueError, TypeError, KeyError, yaml.YAMLError, TOMLKitError, RecursionError) as error:
         raise FormatError(" ".join(str(error).split()) or type(error).__name__) from error
     return after
 
 
-def _changed(data: Any, path: Sequence[str], value: Any) -> Any:
+def _change(data: Any, path: Sequence[str], value: Any) -> Any:
     data = json.loads(json.dumps(data, default=str))
     at = data
     for key in path[:-1]:

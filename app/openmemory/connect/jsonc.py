@@ -42,14 +42,14 @@ def insert(text: str, path: Sequence[Key], value: Any) -> str:
     document = _Document(text)
     start = document.root
     if start == len(text):
-        return text + json.dumps(_nested(path, value), indent=2, ensure_ascii=False) + "\n"
+        return text + json.dumps(_nest(path, value), indent=2, ensure_ascii=False) + "\n"
     for depth, key in enumerate(path):
         if document.strict[start] != ("{" if isinstance(key, str) else "["):
             kind = "object" if isinstance(key, str) else "array"
             raise JsoncError(f"{_dotted(path[:depth]) or 'the file'} is not an {kind}")
         target = next((member for member in document.members(start) if member.key == key), None)
         if target is None:
-            return _added(document, start, key, _nested(path[depth + 1 :], value), depth=depth)
+            return _add_member(document, start, key, _nest(path[depth + 1 :], value), depth=depth)
         start = target.start
     content = _render(value, *document.style, depth=len(path)) if "\n" in text else _inline(value)
     return text[:start] + content + text[document.end(start) :]
@@ -95,8 +95,8 @@ class _Document:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._plain = _COMMENT.sub(_blanked, text)
-        self.strict = _TRAILING_COMMA.sub(_blanked, self._plain)
+        self._plain = _COMMENT.sub(_blank_out, text)
+        self.strict = _TRAILING_COMMA.sub(_blank_out, self._plain)
         self.root = self._after_blanks(0)
         try:
             self.value = json.loads(self.strict) if self.root < len(text) else {}
@@ -147,13 +147,13 @@ class _Document:
         return match.end()
 
 
-def _blanked(match: re.Match[str]) -> str:
+def _blank_out(match: re.Match[str]) -> str:
     part = match.group()
     is_open = part.startswith("/*") and not part.endswith("*/", 2)
     return part if is_open or part.startswith('"') else re.sub(r"\S", " ", part)
 
 
-def _added(document: _Document, start: int, key: Key, value: Any, *, depth: int) -> str:
+def _add_member(document: _Document, start: int, key: Key, value: Any, *, depth: int) -> str:
     text, members = document.text, document.members(start)
     unit, newline = document.style
     name = f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(key, str) else ""
@@ -176,7 +176,7 @@ def _added(document: _Document, start: int, key: Key, value: Any, *, depth: int)
     return text[:last] + "," + text[last:end] + separator + addition + text[end:]
 
 
-def _nested(path: Sequence[Key], value: Any) -> Any:
+def _nest(path: Sequence[Key], value: Any) -> Any:
     for key in reversed(path):
         value = {key: value} if isinstance(key, str) else [value]
     return value

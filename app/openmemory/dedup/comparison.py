@@ -112,7 +112,7 @@ class MemoryComparison:
             if hit.id in by_id and _may_replace(row, by_id[hit.id])
         ]
         # In a thread: judging a batch takes milliseconds.
-        await self._store(rows, await asyncio.to_thread(_judged, pairs))
+        await self._store(rows, await asyncio.to_thread(_judge_pairs, pairs))
         return len(rows)
 
     @retry_on_conflict
@@ -164,7 +164,7 @@ class NearPair(NamedTuple):
     nearness: float
 
 
-def _judged(pairs: Sequence[NearPair]) -> list[tuple[Any, Any, float, float]]:
+def _judge_pairs(pairs: Sequence[NearPair]) -> list[tuple[Any, Any, float, float]]:
     """The pairs of which the newer may replace the older: newer, older, nearness and probability. Each pair once."""
     judgements = {}
     for one, other, nearness in pairs:

@@ -86,8 +86,8 @@ class KeyValueMerge:
             best = await _best(tx, caller, new, app_id, scope)
             if best is None or (scope is None and best.hash == changes.text_hash(new.text)):
                 return None
-            row = await _locked(tx, caller, best.id, values(caller, new, app_id, scope), scope)
-            if row is not None and _shared(row, new):
+            row = await _lock(tx, caller, best.id, values(caller, new, app_id, scope), scope)
+            if row is not None and _count_shared(row, new):
                 return await self._merge(tx, caller, new, row, apps)
         return await _apart(tx, caller, new, apps)
 
@@ -118,7 +118,7 @@ class KeyValueMerge:
         )
 
 
-def _shared(row: Any, new: CheckedMemory) -> int:
+def _count_shared(row: Any, new: CheckedMemory) -> int:
     """The number of keys that a memory shares with a new text. Neither need be of this form any more."""
     return len((parsed(row.content) or {}).keys() & (parsed(new.text) or {}).keys())
 
@@ -142,11 +142,11 @@ async def _best(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID, scope:
     rows = await candidates(caller.owner, caller.default, scope).rows(tx, values(caller, new, app_id, scope))
     if rows and rows[0].hash == changes.text_hash(new.text):
         return rows[0]
-    best = max(rows, key=lambda row: _shared(row, new), default=None)
-    return best if best is not None and _shared(best, new) else None
+    best = max(rows, key=lambda row: _count_shared(row, new), default=None)
+    return best if best is not None and _count_shared(best, new) else None
 
 
-async def _locked(tx: Tx, caller: Caller, memory_id: UUID, bound: dict[str, Any], scope: SharedScope | None) -> Any:
+async def _lock(tx: Tx, caller: Caller, memory_id: UUID, bound: dict[str, Any], scope: SharedScope | None) -> Any:
     """Locks a memory that was found and returns its current state. None if it can no longer be merged."""
     query = (
         select(

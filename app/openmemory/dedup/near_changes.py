@@ -127,7 +127,7 @@ class NearChanges:
         async with self._database.statement() as tx:
             rows = {row.id: row for row in await _readable(caller.owner, caller.default).rows(tx, values)}
         read = [(rows[other], nearness) for other, nearness in others if other in rows]
-        results = _judged(new, read)[:MAX_RESULTS]
+        results = _judge_rows(new, read)[:MAX_RESULTS]
         if results:
             async with self._database.transaction() as tx:
                 await access_log.record(tx, caller, AccessType.SEARCH, [row.id for row, _ in results], {"part": "near"})
@@ -173,7 +173,7 @@ def _may_change(caller: Caller, new: CheckedMemory) -> bool:
     return Scope.READ in caller.principal.scopes and not new.labels and len(new.text) <= LONGEST
 
 
-def _judged(new: CheckedMemory, near: Sequence[tuple[Any, float | None]]) -> list[tuple[Any, Judgement]]:
+def _judge_rows(new: CheckedMemory, near: Sequence[tuple[Any, float | None]]) -> list[tuple[Any, Judgement]]:
     pairs = [
         (row, judge(row.content, new.text, nearness))
         for row, nearness in near

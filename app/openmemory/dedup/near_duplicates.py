@@ -140,7 +140,7 @@ class Duplicates:
         async with self._database.statement() as tx:
             rows = {row.id: row for row in await tx.execute(query, self._values(caller, new))}
         # In a thread: comparing long texts takes milliseconds each.
-        return await asyncio.to_thread(_judged, new, [(hit, rows[hit.id]) for hit in hits if hit.id in rows])
+        return await asyncio.to_thread(_judge_hits, new, [(hit, rows[hit.id]) for hit in hits if hit.id in rows])
 
     async def prepare(self, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> Dedup:
         """Finds the near duplicates. Returns the policy, to be run in the transaction that stores the text."""
@@ -160,7 +160,7 @@ class Duplicates:
         if self._settings.near_duplicates == "ask":
             return await self._ask(tx, caller, new, near, apps)
         for alike in near.alike:
-            if (row := await self._locked(tx, caller, new, alike)) is None:
+            if (row := await self._lock(tx, caller, new, alike)) is None:
                 continue
             supersedes = self._settings.near_duplicates == "supersede"
             if superseding.is_later(row.said, new.created_at) and (supersedes or alike.relation is Relation.MORE):
@@ -211,7 +211,7 @@ class Duplicates:
     def _values(self, caller: Caller, new: CheckedMemory) -> dict[str, Any]:
         return caller.parameters | ({} if self._scope is None else self._scope.values(new))
 
-    async def _locked(self, tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate) -> Any:
+    async def _lock(self, tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate) -> Any:
         """Locks a memory that was found. None if it has changed, or the caller has lost access to it."""
         query = (
             select(
@@ -241,7 +241,7 @@ async def _supersede(
     return added.model_copy(update={"event": Event.SUPERSEDE, "previous_memory": alike.memory, "note": SUPERSEDED})
 
 
-def _judged(new: CheckedMemory, near: Sequence[tuple[Hit, Any]]) -> list[NearDuplicate]:
+def _judge_hits(new: CheckedMemory, near: Sequence[tuple[Hit, Any]]) -> list[NearDuplicate]:
     """The memories that say the same as a new one. Each hit comes with its row."""
     duplicates, newer = [], item(new.namespace, new.key, new.text)
     for hit, row in near:

@@ -241,7 +241,7 @@ def contrary(old: ComparedText, new: ComparedText) -> str:
         ("certainty", bool(old.has(UNCERTAIN)) != bool(new.has(UNCERTAIN))),
         ("negation", old.negations.differ(new.negations)),
         ("number", _exclusive(old.numbers, new.numbers)),
-        ("name", _exclusive(old.identifiers, new.identifiers) or _renamed(old, new)),
+        ("name", _exclusive(old.identifiers, new.identifiers) or _is_renamed(old, new)),
         ("who", old.roles != new.roles),
         ("opposite", opposites(old, new)),
         ("change", _changes(old) != _changes(new)),
@@ -265,9 +265,9 @@ def _apart(old: ComparedText, new: ComparedText, only_old: frozenset[str], only_
     shared = old.content & new.content
     if not shared or len(only_new) - len(only_old) >= MORE_WORDS:
         return "besides"
-    if _turned(old, new):
+    if _is_turned(old, new):
         return "order"
-    return "word" if _replaced(old.sequence, new.sequence) else ""
+    return "word" if _is_replaced(old.sequence, new.sequence) else ""
 
 
 def _rearranged(old: ComparedText, new: ComparedText, only_old: frozenset[str], only_new: frozenset[str]) -> str:
@@ -276,7 +276,7 @@ def _rearranged(old: ComparedText, new: ComparedText, only_old: frozenset[str], 
         return "number"
     if (only_new or only_old) and not _within(old, new):
         return "order"
-    return "order" if _turned(old, new) else ""
+    return "order" if _is_turned(old, new) else ""
 
 
 def _exclusive(old: Any, new: Any) -> bool:
@@ -284,7 +284,7 @@ def _exclusive(old: Any, new: Any) -> bool:
     return bool(old - new) and bool(new - old)
 
 
-def _renamed(old: ComparedText, new: ComparedText) -> bool:
+def _is_renamed(old: ComparedText, new: ComparedText) -> bool:
     """Returns True if each text has a name that the other lacks, or if a sentence begins with such a name."""
     (mine, first), (theirs, first_of_theirs) = old.names, new.names
     missing, others = set(mine) - new.every, set(theirs) - old.every
@@ -294,10 +294,10 @@ def _renamed(old: ComparedText, new: ComparedText) -> bool:
         return True
     # "Alice taught Bob" and "Bob taught Alice".
     both = [name for name in mine if name in theirs], [name for name in theirs if name in mine]
-    return len(set(both[0])) > 1 and list(dict.fromkeys(both[0])) != list(dict.fromkeys(both[1])) and not _listed(old)
+    return len(set(both[0])) > 1 and list(dict.fromkeys(both[0])) != list(dict.fromkeys(both[1])) and not _is_list(old)
 
 
-def _listed(text: ComparedText) -> bool:
+def _is_list(text: ComparedText) -> bool:
     """Returns True if names are in a list, where the order has no meaning."""
     return bool(re.search(r"\b[A-Z]\w+,? (and|or|&) [A-Z]\w+", text.text))
 
@@ -336,16 +336,16 @@ def _tense(old: ComparedText, new: ComparedText) -> bool:
     return False
 
 
-def _turned(old: ComparedText, new: ComparedText) -> bool:
+def _is_turned(old: ComparedText, new: ComparedText) -> bool:
     """Returns True if words have moved to the other side of a word, or follow a contradicting preposition."""
     before, after = old.relations, new.relations
     if any({before[word], after[word]} in CONTRARY for word in before.keys() & after.keys()):
         return True
     for word in ORDERING:
-        if word in old.words and word in new.words and _crossed(_sides(old, word), _sides(new, word)):
+        if word in old.words and word in new.words and _crossed_words(_sides(old, word), _sides(new, word)):
             return True
     mine, theirs = old.arguments, new.arguments
-    moves = (_crossed(_around(mine, word), _around(theirs, word)) for word in set(mine) & set(theirs))
+    moves = (_crossed_words(_around(mine, word), _around(theirs, word)) for word in set(mine) & set(theirs))
     # "The site is hosted on Netlify" and "Netlify hosts the site" say the same.
     return any(
         any(before.get(each) in AGENT for each in moved) == any(after.get(each) in AGENT for each in moved)
@@ -354,7 +354,7 @@ def _turned(old: ComparedText, new: ComparedText) -> bool:
     )
 
 
-def _crossed(old: tuple[set[str], set[str]], new: tuple[set[str], set[str]]) -> set[str]:
+def _crossed_words(old: tuple[set[str], set[str]], new: tuple[set[str], set[str]]) -> set[str]:
     """The words that moved between left and right, if words moved in both directions."""
     (left, right), (left_of_new, right_of_new) = old, new
     there, back = (left - right) & (right_of_new - left_of_new), (right - left) & (left_of_new - right_of_new)
@@ -388,7 +388,7 @@ def _members(text: ComparedText, groups: tuple[frozenset[str], ...]) -> set[int]
     return {number for number, group in enumerate(groups) if text.every & group}
 
 
-def _replaced(old: list[str], new: list[str]) -> bool:
+def _is_replaced(old: list[str], new: list[str]) -> bool:
     """Returns True if both are the same sentence in which adjacent words were replaced by others."""
     before = next((place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0)
     rest, other_rest = old[before:], new[before:]

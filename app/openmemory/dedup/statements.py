@@ -124,7 +124,7 @@ def same_but(old: ComparedText, new: ComparedText) -> str:
         return ""
     if old.negations.differ(new.negations):
         return "negation" if _denies(old, new) or _denies(new, old) else ""
-    if _happened(old) or _happened(new):
+    if _is_event(old) or _is_event(new):
         return ""
     only_old, only_new = old.content - new.content, new.content - old.content
     because = ""
@@ -238,7 +238,7 @@ def _predicate(text: ComparedText) -> frozenset[str]:
     return content
 
 
-def _happened(text: ComparedText) -> bool:
+def _is_event(text: ComparedText) -> bool:
     """Returns True if a text is about what happened once."""
     before = ""
     for word in text.words:

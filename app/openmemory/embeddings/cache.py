@@ -52,7 +52,7 @@ class CachedEmbedder:
             return embedding
         if (run := self._running.get(text)) is None:
             run = self._running[text] = _Run(asyncio.create_task(self.inner.query(text)))
-            run.task.add_done_callback(lambda _: self._finished(text, run))
+            run.task.add_done_callback(lambda _: self._on_finished(text, run))
         run.waiting += 1
         try:
             # A caller that gives up must not cancel the embedding for others who wait for the same text.
@@ -92,7 +92,7 @@ class CachedEmbedder:
         early = [self._early.pop(text, None) for text in texts]
         if runs := [run for run in early if run is not None]:
             await asyncio.wait(runs)
-        embeddings = [None if run is None or _failed(run) else run.result() for run in early]
+        embeddings = [None if run is None or _has_failed(run) else run.result() for run in early]
         missing = [text for text, one in zip(texts, embeddings, strict=True) if one is None]
         rest = iter(await self.inner.documents(missing) if missing else ())
         return [next(rest) if one is None else one for one in embeddings]
@@ -115,13 +115,13 @@ class CachedEmbedder:
         return embedding
 
     def _read(self, text: str, run: asyncio.Task[TextEmbedding]) -> None:
-        if _failed(run) and self._early.get(text) is run:
+        if _has_failed(run) and self._early.get(text) is run:
             self._early.pop(text)
 
-    def _finished(self, text: str, run: _Run) -> None:
+    def _on_finished(self, text: str, run: _Run) -> None:
         if self._running.get(text) is run:
             self._running.pop(text)
-        if _failed(run.task):
+        if _has_failed(run.task):
             return
         embedding = run.task.result()
         _protect(embedding.vector, embedding.tokens)
@@ -137,7 +137,7 @@ def _protect(*arrays: npt.NDArray[Any] | None) -> None:
             array.flags.writeable = False
 
 
-def _failed(task: asyncio.Task[Any]) -> bool:
+def _has_failed(task: asyncio.Task[Any]) -> bool:
     """Returns True if a task that is done has no result. Its exception then counts as retrieved."""
     return task.cancelled() or task.exception() is not None
 

@@ -183,30 +183,30 @@ class Model:
         """Token ids, at most `MAX_TOKENS` a text. The ids identify queries."""
         first = slice(0, MAX_TOKENS - 2)
         return [
-            replace(_framed(encoding, first, first), unread=_is_unread(text, encoding))
-            for text, encoding in zip(texts, self._encoded(texts), strict=True)
+            replace(_frame(encoding, first, first), unread=_is_unread(text, encoding))
+            for text, encoding in zip(texts, self._encode(texts), strict=True)
         ]
 
     def cut(self, texts: Sequence[str]) -> list[list[TokenizedText]]:
         """The token ids of each text's chunks."""
         return [
-            [_framed(encoding, span, own) for span, own in zip(cut, owned(cut), strict=True)]
-            for encoding in self._encoded(texts)
+            [_frame(encoding, span, own) for span, own in zip(cut, owned(cut), strict=True)]
+            for encoding in self._encode(texts)
             for cut in [_spans(encoding)]
         ]
 
     def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text."""
-        return [len(_spans(encoding)) for encoding in self._encoded(texts)]
+        return [len(_spans(encoding)) for encoding in self._encode(texts)]
 
-    def _encoded(self, texts: Sequence[str]) -> Iterator[Encoding]:
+    def _encode(self, texts: Sequence[str]) -> Iterator[Encoding]:
         # One by one: encode_batch starts a thread pool, which warns on standard error when the process forks. A lone
         # surrogate, which JSON can contain, is not valid UTF-8 and would be rejected.
         return (self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")) for text in texts)
 
     def run(self, encodings: Sequence[TokenizedText]) -> list[QueryEmbedding]:
         """Embeds questions: the normalised mean of all token vectors, and the vectors of tokens that count."""
-        unit, hidden, ids, own = self._computed(encodings)
+        unit, hidden, ids, own = self._compute(encodings)
         if not self._tokenwise:
             return [QueryEmbedding(vector, None, one.unread) for vector, one in zip(unit, encodings, strict=True)]
         numbers = self._counting.numbers[ids]
@@ -218,14 +218,14 @@ class Model:
 
     def read(self, encodings: Sequence[TokenizedText]) -> list[tuple[Vector, Codes | None]]:
         """Embeds chunks of texts: the normalised mean of all token vectors, and the codes of tokens that count."""
-        unit, hidden, ids, own = self._computed(encodings)
+        unit, hidden, ids, own = self._compute(encodings)
         if not self._tokenwise:
             return [(vector, None) for vector in unit]
         own &= self._counting.words[ids]
         codes = coded(hidden[own] @ self._rotation)
         return list(zip(unit, _split(codes, own), strict=True))
 
-    def _computed(self, encodings: Sequence[TokenizedText]) -> tuple[Vectors, Floats, Ids, Flags]:
+    def _compute(self, encodings: Sequence[TokenizedText]) -> tuple[Vectors, Floats, Ids, Flags]:
         """The means, the vectors of all tokens, their ids, and which of them are `own`."""
         longest = max(len(one.ids) for one in encodings)
         ids = np.zeros((len(encodings), longest), dtype=np.int64)
@@ -261,7 +261,7 @@ class LocalEmbedder:
         self._threads = threads
         self._model: Model | None = None
         self._for_documents = ThreadPoolExecutor(1, "embed-documents")
-        self._questions = QueryThread(self._loaded, _runs)
+        self._questions = QueryThread(self._load, _runs)
 
     async def warm(self) -> None:
         """Loads the model and runs it once, so that the first query is as fast as the others."""
@@ -271,7 +271,7 @@ class LocalEmbedder:
         """The length of a vector as stated by the network. Loads the model."""
         model = self._model
         if model is None:
-            model = await self._off_loop(self._loaded)
+            model = await self._off_loop(self._load)
         return model.dimension
 
     async def query(self, text: str) -> QueryEmbedding:
@@ -289,7 +289,7 @@ class LocalEmbedder:
 
     async def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text."""
-        return await self._off_loop(lambda: self._loaded().chunks(texts))
+        return await self._off_loop(lambda: self._load().chunks(texts))
 
     async def close(self) -> None:
         """Stops both threads after they finish their pending work. Later calls raise `EmbedderUnavailable`."""
@@ -298,14 +298,14 @@ class LocalEmbedder:
         self._model = None
 
     async def _documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
-        cut = await self._off_loop(lambda: self._loaded().cut(texts))
+        cut = await self._off_loop(lambda: self._load().cut(texts))
         every = [chunk for chunks in cut for chunk in chunks]
         vectors = np.empty((len(every), await self.dimension()), dtype=np.float32)
         codes: list[Codes | None] = [None] * len(every)
         for rows in _runs(every):
             # Each run is a separate call to the thread: other callers' documents take turns, and cancelling stops here.
             results = await self._off_loop(
-                lambda rows=rows: self._loaded().read([every[row] for row in rows]),  # type: ignore[misc]
+                lambda rows=rows: self._load().read([every[row] for row in rows]),  # type: ignore[misc]
             )
             for row, one in zip(rows, results, strict=True):
                 vectors[row], codes[row] = one
@@ -313,7 +313,7 @@ class LocalEmbedder:
         parts = zip(np.split(vectors, ends[:-1]), ends, cut, strict=True)
         return [TextEmbedding(part, _whole(codes[end - len(chunks) : end])) for part, end, chunks in parts]
 
-    def _loaded(self) -> Model:
+    def _load(self) -> Model:
         model = self._model
         if model is None:
             key = self._threads, self.tokenwise
@@ -358,7 +358,7 @@ def _spans(encoding: Encoding) -> list[slice]:
     return spans(len(words), BY_TOKENS, lambda at: words[at] != words[at - 1])
 
 
-def _framed(encoding: Encoding, span: slice, own: slice) -> TokenizedText:
+def _frame(encoding: Encoding, span: slice, own: slice) -> TokenizedText:
     """The tokens of a chunk, framed by the two that the model adds. `own` limits those that get their own vectors."""
     ids = encoding.ids
     inner = ids[span.start + 1 : min(span.stop + 1, len(ids) - 1)]

@@ -128,9 +128,9 @@ class ProviderEmbedder:
             raw = await self._ask(
                 self._batches,
                 self._settings.timeout * DOCUMENT_PATIENCE,
-                lambda batch=batch: self._opened()[1].embed_batch(batch, "add"),  # type: ignore[misc]
+                lambda batch=batch: self._open()[1].embed_batch(batch, "add"),  # type: ignore[misc]
             )
-            parts.append(self._checked(raw, len(batch)))
+            parts.append(self._check(raw, len(batch)))
         vectors = np.split(np.concatenate(parts), np.cumsum([len(one) for one in cut])[:-1])
         return [TextEmbedding(one, None) for one in vectors]
 
@@ -152,8 +152,8 @@ class ProviderEmbedder:
 
     async def _embed(self, text: str, deadline: float) -> Vector:
         clean = _utf8(text)
-        raw = await self._ask(self._queries, deadline, lambda: [self._opened()[0].embed(clean, "search")])
-        vector: Vector = self._checked(raw, 1)[0]
+        raw = await self._ask(self._queries, deadline, lambda: [self._open()[0].embed(clean, "search")])
+        vector: Vector = self._check(raw, 1)[0]
         return vector
 
     async def _ask(self, slots: asyncio.Semaphore, deadline: float, function: Callable[[], T]) -> T:
@@ -170,7 +170,7 @@ class ProviderEmbedder:
         # Raised outside the handler: a chained exception of the provider would contain its message, and so the key.
         raise EmbedderUnavailable(f"embedder {self._settings.provider}: {failure}")
 
-    def _opened(self) -> tuple[Any, Any]:
+    def _open(self) -> tuple[Any, Any]:
         """The mem0 embedders for queries and for documents, which differ only in their timeouts."""
         with self._opening:
             if self._closed:
@@ -193,7 +193,7 @@ class ProviderEmbedder:
 
             return EmbedderFactory
 
-    def _checked(self, raw: object, count: int) -> Vectors:
+    def _check(self, raw: object, count: int) -> Vectors:
         """Validates the vectors and returns them at unit length."""
         try:
             vectors = np.array(raw, dtype=np.float64)

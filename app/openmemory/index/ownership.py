@@ -78,7 +78,7 @@ class Ownership:
             IndexUnavailable: that cannot be decided now.
         """
         try:
-            owner = await self._accepted(collection, state)
+            owner = await self._accept(collection, state)
             self._owned.add(collection)
             return owner
         except Unavailable as error:
@@ -102,11 +102,11 @@ class Ownership:
         self._refused = None
         return True
 
-    async def _accepted(self, collection: str, state: CollectionState) -> Owner:
+    async def _accept(self, collection: str, state: CollectionState) -> Owner:
         place = await self._here()
         async with self._database.statement() as tx:
             mine = await _installation(tx, collection, state.owner)
-            if state.owner is None and (reason := await self._unowned(tx, collection, mine, state)) is not None:
+            if state.owner is None and (reason := await self._refuse_unowned(tx, collection, mine, state)) is not None:
                 raise reason
         if state.owner is not None:
             self._check(collection, mine, state.owner, place)
@@ -122,7 +122,7 @@ class Ownership:
             await tx.execute(_FORGET_OLD_BEATS, {"days": RETENTION_DAYS})
         return owner._replace(writer=self._writer, beat=beat or 0)
 
-    async def _unowned(
+    async def _refuse_unowned(
         self, tx: Tx, collection: str, mine: InstallationRecord, state: CollectionState
     ) -> IndexUnavailable | None:
         """The reason to leave a collection alone that names no owner, or None if it is this installation's.

@@ -242,7 +242,7 @@ class QdrantIndex:
 
     async def drop(self) -> None:
         async with self._write():
-            if await self._named_by_alias() == self._name:
+            if await self._read_alias_target() == self._name:
                 raise IndexUnavailable(f"{self._name} is the collection in use")
             await self._client.delete_collection(self._name)
         await self.close()
@@ -385,7 +385,7 @@ class QdrantIndex:
         except IndexUnavailable as error:
             log.warning("the alias %s could not be set: %s", self._alias, error)
 
-    async def _named_by_alias(self) -> str | None:
+    async def _read_alias_target(self) -> str | None:
         aliases = (await self._client.get_aliases()).aliases
         return next((it.collection_name for it in aliases if it.alias_name == self._alias), None)
 
@@ -409,7 +409,7 @@ class QdrantIndex:
 
     async def _take_alias(self, *, replacing: bool) -> None:
         """Makes the alias name this collection. With `replacing`, also if it names another one of this installation."""
-        current = await self._named_by_alias()
+        current = await self._read_alias_target()
         if current == self._name or (not replacing if current else await self._alias_is_used()):
             return
         if current is not None and not await self._is_ours(current):

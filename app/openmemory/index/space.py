@@ -152,7 +152,7 @@ class Space:
             IndexUnavailable: the index does not answer in time, its circuit is open, the vector is not of its size, or
                 another service has the index lease.
         """
-        return await self._answered(self.index.search(vector, where, limit))
+        return await self._search_index(self.index.search(vector, where, limit))
 
     async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
         """The points that share words, best first.
@@ -160,9 +160,9 @@ class Space:
         Raises:
             IndexUnavailable: see `search`.
         """
-        return await self._answered(self.index.search_words(words, where, limit))
+        return await self._search_index(self.index.search_words(words, where, limit))
 
-    async def _answered(self, search: Coroutine[Any, Any, list[Hit]]) -> list[Hit]:
+    async def _search_index(self, search: Coroutine[Any, Any, list[Hit]]) -> list[Hit]:
         try:
             if (refusal := self._lease.refusal) is not None:
                 raise IndexUnavailable(refusal)

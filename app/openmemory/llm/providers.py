@@ -99,7 +99,7 @@ class ProviderLlm:
             async with asyncio.timeout(self.model.timeout):
                 await self._slots.acquire()
                 return await in_daemon(
-                    lambda: self._called(provider, messages, response_format, parameters),
+                    lambda: self._call(provider, messages, response_format, parameters),
                     name="llm",
                     ended=self._slots.release,
                 )
@@ -112,7 +112,7 @@ class ProviderLlm:
         # Raised outside the handler: a chained exception of the provider would contain its message, and so the key.
         raise failure
 
-    def _called(
+    def _call(
         self,
         provider: LlmProviderSpec,
         messages: list[dict[str, str]],
@@ -145,11 +145,11 @@ class ProviderLlm:
                 except ImportError:
                     raise LlmUnavailable(_missing(self.model.provider, provider), setup=True) from None
                 if provider.guarded:
-                    opened.client = self._guarded(opened.client, provider)
+                    opened.client = self._guard(opened.client, provider)
                 self._opened = opened
             return self._opened
 
-    def _guarded(self, client: Any, provider: LlmProviderSpec) -> Any:
+    def _guard(self, client: Any, provider: LlmProviderSpec) -> Any:
         """The provider's client with our HTTP client, which enforces the egress rules and the timeout.
 
         The caller handles retries.

@@ -69,13 +69,13 @@ async def related(tx: Tx, caller: Caller, ids: Sequence[UUID], model: str, *, ve
     """The links of memories that the caller has read, and the vectors of their present texts. The links are those whose
     other end the caller may read, in the order of the ids."""
     values = {**caller.parameters, "ids": list(ids), "model": model, "vectors": vectors, "most": MAX_LINKS}
-    rows = await _related(caller.owner, caller.default).rows(tx, values)
+    rows = await _select_related(caller.owner, caller.default).rows(tx, values)
     links = dict.fromkeys((from_id, rel, to_id) for from_id, rel, to_id, _ in rows if to_id is not None)
     return Related(list(links), {id_: vector for id_, _, to_id, vector in rows if to_id is None})
 
 
 @cache
-def _related(owner: bool, default: Default) -> CompiledStatement:
+def _select_related(owner: bool, default: Default) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
     ids: Any = bindparam("ids", type_=_IDS)
     parts = [

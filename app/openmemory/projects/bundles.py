@@ -133,13 +133,13 @@ class Bundles:
         caller.may_write(namespace)
         caller.may_read()
         state = self._state(bundle, namespace, source)
-        checked = _Checked(source, self._checked(bundle, namespace, source), bundle.links, state)
+        checked = _Checked(source, self._check_memories(bundle, namespace, source), bundle.links, state)
         await self._rates.save(caller, max(1, len(checked.memories)))
         result = await self._import(caller, namespace, checked, replace_all=replace_all)
         self._delivery.wake()
         return result
 
-    def _checked(self, bundle: Bundle, namespace: str, source: str) -> dict[str, CheckedMemory]:
+    def _check_memories(self, bundle: Bundle, namespace: str, source: str) -> dict[str, CheckedMemory]:
         """The memories as they will be stored, by their ids in the bundle."""
         memories = dict[str, CheckedMemory]()
         for number, one in enumerate(bundle.memories):
@@ -176,7 +176,7 @@ class Bundles:
             fresh = dict[str, CheckedMemory]()
             for key, new in news.items():
                 if key in there:
-                    outcomes[await self._changed(tx, caller, there[key], new)] += 1
+                    outcomes[await self._update_stored(tx, caller, there[key], new)] += 1
                 elif new.kind == KEYED:
                     ids[key], what = await self._value(tx, caller, new)
                     outcomes[what] += 1
@@ -191,13 +191,13 @@ class Bundles:
                 outcomes["deleted"] = len(
                     await changes.change_state(tx, caller, Memory.id == func.any(gone), State.DELETED)
                 )
-            linked = await self._linked(tx, caller, bundle.links, {key: ids[key] for key in news})
-            saved = await self._saved(tx, caller, namespace, bundle.state, replace_all=replace_all)
+            linked = await self._add_links(tx, caller, bundle.links, {key: ids[key] for key in news})
+            saved = await self._save_state(tx, caller, namespace, bundle.state, replace_all=replace_all)
             await audit_log.record(tx, caller, AuditAction.PROJECT_IMPORT, detail=dict(outcomes))
         counts = {name: outcomes[name] for name in ("imported", "updated", "unchanged", "deleted", "kept")}
         return BundleImported(namespace, bundle.source, **counts, links=linked, state=saved)
 
-    async def _changed(self, tx: Tx, caller: Caller, stored: _Stored, new: CheckedMemory) -> str:
+    async def _update_stored(self, tx: Tx, caller: Caller, stored: _Stored, new: CheckedMemory) -> str:
         if stored.own:
             return "unchanged" if stored.content == new.text else "kept"
         if (stored.content, stored.metadata) == (new.text, new.metadata):
@@ -214,7 +214,7 @@ class Bundles:
         result = await singletons.save(tx, caller, None, new, self._intake.labels)
         return result.id, "imported"
 
-    async def _linked(self, tx: Tx, caller: Caller, shared: Sequence[BundleLink], ids: dict[str, UUID]) -> int:
+    async def _add_links(self, tx: Tx, caller: Caller, shared: Sequence[BundleLink], ids: dict[str, UUID]) -> int:
         """Adds the links of the bundle, except those that would close a cycle. Returns how many are new."""
         count = 0
         await links.no_other(tx, caller)
@@ -230,7 +230,7 @@ class Bundles:
                 count += 1
         return count
 
-    async def _saved(
+    async def _save_state(
         self, tx: Tx, caller: Caller, namespace: str, state: CheckedMemory | None, *, replace_all: bool
     ) -> str:
         """Saves the state where there is none. With `replace_all` also where it is that of an earlier import."""

@@ -152,7 +152,9 @@ class ContextPacks:
         orphans = [one for one in every if one.id in history.orphans]
         passed = [one for one in passages.results if one.id not in history.orphans][:evidence]
         first = [] if about is None else [about.id]
-        gathered = await self._related(caller, request, results, [*first, *near, *standing], without=history.orphans)
+        gathered = await self._read_related(
+            caller, request, results, [*first, *near, *standing], without=history.orphans
+        )
         notes = [note for note in (answer.note, None if state is None else state.note, history.note) if note]
         material = Material(
             request.namespace, question, state, gathered.memories, passed, gathered.clusters, gathered.links,
@@ -160,7 +162,7 @@ class ContextPacks:
             "; ".join(notes) or None, request.about, near, frozenset(standing), caller.timezone,
         )  # fmt: skip
         # In a thread, because tokens are counted.
-        result = await asyncio.to_thread(self._packed, material, request)
+        result = await asyncio.to_thread(self._build_pack, material, request)
         self._counts.count(caller, result)
         return result
 
@@ -172,7 +174,7 @@ class ContextPacks:
             rules = await around.standing(tx, caller, namespaces)
             return rules, {} if about is None else await around.around(tx, caller, about)
 
-    async def _related(
+    async def _read_related(
         self,
         caller: Caller,
         request: ContextQuery,
@@ -218,7 +220,7 @@ class ContextPacks:
         note = f"{new} of the items belong to commits that no client has compared with the checkout."
         return _History(commits, orphans, note if new and request.head else None)
 
-    def _packed(self, material: Material, request: ContextQuery) -> ContextPack:
+    def _build_pack(self, material: Material, request: ContextQuery) -> ContextPack:
         index = request.detail == "index"
         return pack(material, request.budget, secret=self._secret(), index=index, explain=request.explain)
 

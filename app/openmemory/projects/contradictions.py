@@ -81,7 +81,7 @@ def said_at(memory: SearchResult) -> datetime:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _stated(text: str) -> tuple[StatedValue, ...]:
+def _parse_statements(text: str) -> tuple[StatedValue, ...]:
     return tuple(statements(text))
 
 
@@ -96,7 +96,7 @@ def _age(memory: SearchResult) -> tuple[datetime, str]:
 
 def _statements(memory: SearchResult) -> Iterator[StatedValue]:
     if memory.kind != KEYED:
-        yield from _stated(memory.memory)
+        yield from _parse_statements(memory.memory)
         return
     topic, key, value = value_parts(memory.key, memory.memory)
     if (statement := under_key((topic, key), value, value)) is not None:

@@ -150,7 +150,7 @@ async def move(tx: Tx, caller: Caller, old: str, new: str, *, merge: bool) -> Pr
     await changes.change_state(tx, caller, Memory.id == func.any(older), State.ARCHIVED)
     repeated = list(await tx.scalars(_REPEATED, names))
     await changes.change_state(tx, caller, Memory.id == func.any(repeated), State.DELETED)
-    replaced = await _replaced_files(tx, names)
+    replaced = await _find_replaced_files(tx, names)
     await lifecycle.erase(tx, caller, Source.id == func.any(replaced))
     moved = dict[ItemKind, int]()
     for kind, statement in _MOVE.items():
@@ -180,7 +180,7 @@ async def _move_rules(tx: Tx, names: dict[str, Any], *, merge: bool) -> None:
     await rule_cache.changed(tx, [names["user"]])
 
 
-async def _replaced_files(tx: Tx, names: dict[str, Any]) -> list[UUID]:
+async def _find_replaced_files(tx: Tx, names: dict[str, Any]) -> list[UUID]:
     """Finds files that both namespaces have. Returns the older copy of each, or the deleted one."""
     both = (await tx.execute(_BOTH, names)).all()
     others = [row for row in both if row.kind != SourceKind.FILE.value]

@@ -291,7 +291,7 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
         candidates += tokens.count(_json(material.state.state))
 
     rules = RULES if material.state is not None else (DATA,)
-    frame = _framed(material.namespace, rules, "data-", [])
+    frame = _frame_lines(material.namespace, rules, "data-", [])
     reserve = min(_FOR_DROPPED, budget // 12)
     # A digit of a tag is one token at most.
     headings = {} if (app := only_app(material)) is None else {_MEMORIES: f"Memories from {name_of(app)}:"}
@@ -300,13 +300,13 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
     left_out = [one for one in dropped if one.kind is not PackedKind.STATE]
     filling = _Filling(
         material, packing, {UUID(item.id): item for item in memories}, conflicts,
-        _represented(corrections(conflicts), material), dropped, decisions,
+        _map_representatives(corrections(conflicts), material), dropped, decisions,
     )  # fmt: skip
     filling.fill(passages)
     decisions += [ItemDecision(one.kind, one.id, one.title, 0, None, 0, one.tokens, False, one.why) for one in left_out]
     packing.remaining += reserve
     _put_dropped(packing, dropped)
-    text = _rendered(material, rules, packing, secret)
+    text = _render(material, rules, packing, secret)
     used = tokens.count(text) if text else 0
     items = [*filling.memories, *filling.passages]
     return ContextPack(
@@ -329,11 +329,11 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
         ),
         search_method=material.search_method,
         note=material.note,
-        decisions=_explained(decisions, material) if explain else [],
+        decisions=_explain_decisions(decisions, material) if explain else [],
     )  # fmt: skip
 
 
-def _explained(decisions: Sequence[ItemDecision], material: Material) -> list[ItemDecision]:
+def _explain_decisions(decisions: Sequence[ItemDecision], material: Material) -> list[ItemDecision]:
     """The decisions with what the search knows of each item."""
     evidence = {
         str(one.id): ItemEvidence.of(one) for one in (*material.memories, *material.passages, *material.orphans)
@@ -342,7 +342,7 @@ def _explained(decisions: Sequence[ItemDecision], material: Material) -> list[It
     return [replace(one, orphaned=one.id in orphans, evidence=evidence.get(one.id)) for one in decisions]
 
 
-def _represented(newer: Mapping[UUID, UUID], material: Material) -> dict[UUID, UUID]:
+def _map_representatives(newer: Mapping[UUID, UUID], material: Material) -> dict[UUID, UUID]:
     """Maps each memory to its correction, or to the memory that says the same as that one."""
     by = {other: best for best, others in material.clusters.items() for other in others}
     return {older: by.get(one, one) for older, one in newer.items() if by.get(one, one) != by.get(older, older)}
@@ -394,7 +394,7 @@ def _put_dropped(packing: _Packing, dropped: Sequence[DroppedItem]) -> None:
             return
 
 
-def _rendered(material: Material, rules: Sequence[str], packing: _Packing, secret: bytes) -> str:
+def _render(material: Material, rules: Sequence[str], packing: _Packing, secret: bytes) -> str:
     """The text: what seldom changes comes first, so that a model's cache of prompts keeps it."""
     if not packing.sections:
         return ""
@@ -405,10 +405,10 @@ def _rendered(material: Material, rules: Sequence[str], packing: _Packing, secre
     data = "\n".join(inside)
     number = int.from_bytes(hmac.digest(secret, data.encode("utf-8", "replace"), "sha256")[:8]) % 10**_DIGITS
     tag = f"data-{number:0{_DIGITS}d}"
-    return "\n".join(_framed(material.namespace, rules, tag, [data]))
+    return "\n".join(_frame_lines(material.namespace, rules, tag, [data]))
 
 
-def _framed(namespace: str, rules: Sequence[str], tag: str, data: Sequence[str]) -> list[str]:
+def _frame_lines(namespace: str, rules: Sequence[str], tag: str, data: Sequence[str]) -> list[str]:
     """The lines of a pack: its head and rules, and the data between tags."""
     bullets = [f"- {rule}" for rule in rules]
     return [f"OpenMemory, project {name_of(namespace)}:", *bullets, f"<{tag}>", *data, f"</{tag}>"]

@@ -61,7 +61,7 @@ class ProjectStates:
                 to write in.
             Invalid: a field cannot be stored.
         """
-        state, reason = self._checked(new)
+        state, reason = self._check(new)
         caller.may_write(state.namespace)
         if new.expected_revision is not None:
             validation.between(new.expected_revision, "expected_revision", 0, 2**31 - 1)
@@ -70,7 +70,7 @@ class ProjectStates:
         self._delivery.wake()
         return saved
 
-    def _checked(self, new: NewCheckpoint) -> tuple[CheckedMemory, CheckedMemory]:
+    def _check(self, new: NewCheckpoint) -> tuple[CheckedMemory, CheckedMemory]:
         state = self._intake.json_object(new.state, "state")
         belongs = {} if new.commit is None else {anchors.COMMIT: anchors.commit(new.commit, "commit")}
         checkpoint = MemoryCreate(

@@ -106,7 +106,7 @@ class SlackChannels:
         part = replace(part, channel=namespace.removeprefix(_PREFIX))
         await self._rates.save(caller, max(1, -(-len(part.messages) // _MESSAGES_OF_A_SAVE)))
         totals = SlackSaved()
-        checked = await asyncio.to_thread(self._checked, part, totals)
+        checked = await asyncio.to_thread(self._check_messages, part, totals)
         result = await self._save(caller, namespace, part, checked)
         for field in ("added", "changed", "removed", "unchanged"):
             setattr(totals, field, getattr(result, field))
@@ -139,7 +139,7 @@ class SlackChannels:
             raise Invalid("channel", "must be the name of a channel, such as general")
         return validation.name(_PREFIX + name, "channel", self._limits)
 
-    def _checked(self, part: ChannelPart, totals: SlackSaved) -> list[_Storable]:
+    def _check_messages(self, part: ChannelPart, totals: SlackSaved) -> list[_Storable]:
         checked = list[_Storable]()
         for message in {one.ts: one for one in part.messages}.values():
             new = NewMessage(message.text, message.author, message.ts, None, _metadata(part, message))
@@ -162,10 +162,10 @@ class SlackChannels:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store channels")
             await lock(tx, f"slack {caller.user_id} {caller.app_id} {part.channel_id}")
-            [id_] = (await _opened(tx, place, {prefix: part.channel})).values()
+            [id_] = (await _open_sources(tx, place, {prefix: part.channel})).values()
             # Everything of a channel has this app and this namespace, so that one rule decides.
             await refuse_unreadable(tx, caller, Source, id_)
-            stored = await _stored(tx, place, part)
+            stored = await _read_stored(tx, place, part)
             timestamps, changes = {one.ts for one in part.messages}, _Changes([], [], [])
             roots = {one.message.thread_ts for one in checked} - {None}
             added, moved, erased = changes
@@ -191,7 +191,7 @@ class SlackChannels:
                     moved.append({"id": row.id, "locator": f"{prefix}/{ts}", "ts": ts})
             result.changed += len(moved)
             await _write(tx, caller, place, part, changes)
-            await _reached(tx, id_, part)
+            await _record_range(tx, id_, part)
         return result
 
     async def stored(self, caller: Caller) -> StoredChannels:
@@ -258,7 +258,7 @@ class SlackChannels:
         return ChannelForgotten(len(erased))
 
 
-async def _stored(tx: Tx, place: Mapping[str, Any], part: ChannelPart) -> dict[str, Any]:
+async def _read_stored(tx: Tx, place: Mapping[str, Any], part: ChannelPart) -> dict[str, Any]:
     """The stored messages that this part may change, by `ts`. `gone`: it must have them, or Slack has not."""
     timestamps = {one.ts for one in part.messages} | set(part.gone)
     timestamps |= {one.thread_ts for one in part.messages if one.thread_ts is not None}
@@ -283,7 +283,7 @@ async def _write(tx: Tx, caller: Caller, place: dict[str, Any], part: ChannelPar
     titles = {_locator(prefix, one.message): _title(part.channel, one) for one in added if one.message.begins}
     targets = {_locator(prefix, one.message) for one in added} | {one["locator"] for one in moved}
     touched = set((await tx.scalars(_SOURCES_OF, {"ids": [*erased, *(one["id"] for one in moved)]})).all())
-    opened = await _opened(tx, place, {one: titles.get(one) for one in targets}) if targets else {}
+    opened = await _open_sources(tx, place, {one: titles.get(one) for one in targets}) if targets else {}
     await passages.erase(tx, Passage.id.in_(erased))
     for number, one in enumerate(moved):
         one |= {"source_id": opened[one["locator"]], "position": _OUT_OF_THE_WAY + number}
@@ -310,7 +310,7 @@ async def _write(tx: Tx, caller: Caller, place: dict[str, Any], part: ChannelPar
         await audit_log.record(tx, caller, AuditAction.THREAD_ERASE, list(erased))
 
 
-async def _reached(tx: Tx, id_: UUID, part: ChannelPart) -> None:
+async def _record_range(tx: Tx, id_: UUID, part: ChannelPart) -> None:
     """Remembers how far a channel was loaded: one range, which grows by what touches it."""
     if part.since is None or part.until is None:
         return
@@ -350,7 +350,7 @@ def _title(channel: str, one: _Storable) -> str:
     return f"{channel}: {words[:_TITLE]}"
 
 
-async def _opened(tx: Tx, place: Mapping[str, Any], titles: Mapping[str, str | None]) -> dict[str, UUID]:
+async def _open_sources(tx: Tx, place: Mapping[str, Any], titles: Mapping[str, str | None]) -> dict[str, UUID]:
     """The sources of these locators, made if needed, and locked until the transaction ends."""
     rows = [{"locator": locator, "title": title} for locator, title in titles.items()]
     try:

@@ -147,7 +147,7 @@ class _Folder:
 
     def read(self, name: str) -> bytes:
         with (self._folder / name).open("rb") as file:
-            return _bounded(name, file.read(_LARGEST + 1))
+            return _read_bounded(name, file.read(_LARGEST + 1))
 
 
 class _Zip:
@@ -164,10 +164,10 @@ class _Zip:
 
     def read(self, name: str) -> bytes:
         with self._archive.open(self._entries[name]) as file:
-            return _bounded(name, file.read(_LARGEST + 1))
+            return _read_bounded(name, file.read(_LARGEST + 1))
 
 
-def _bounded(name: str, content: bytes) -> bytes:
+def _read_bounded(name: str, content: bytes) -> bytes:
     if len(content) > _LARGEST:
         raise Invalid(name, f"must have at most {_LARGEST:,} bytes")
     return content

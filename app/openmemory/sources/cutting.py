@@ -79,11 +79,11 @@ def pieces(text: str, language: str | None, budget: TimeBudget | None = None) ->
     parts: Iterable[FilePiece]
     if language == "markdown":
         sections = _sections(lines)
-        parts = (piece for heading, start, some in sections for piece in _joined(some, start, heading=heading))
+        parts = (piece for heading, start, some in sections for piece in _join_blocks(some, start, heading=heading))
     elif kind_of(language) is PassageKind.CODE:
         parts = _Code(lines).passages()
     else:
-        parts = _joined(lines, 1)
+        parts = _join_blocks(lines, 1)
     result = list[FilePiece]()
     for piece in parts:
         if budget is not None:
@@ -175,7 +175,7 @@ class _Code:
     def _even(self, start: int, end: int, above: tuple[str, ...]) -> Iterator[FilePiece]:
         """Passages of lines without a better place to cut, of about the same length."""
         if any(len(line) > LONGEST for line in self._lines[start:end]):
-            yield from _joined(self._lines[start:end], start + 1, heading=_titles(above))
+            yield from _join_blocks(self._lines[start:end], start + 1, heading=_titles(above))
             return
         size = self._size(start, end)
         share = size / -(-size // LONGEST)
@@ -204,7 +204,7 @@ class _Code:
         return " ".join(line.rstrip("{:( ").split())[:_MAX_TITLE]
 
 
-def _joined(lines: Sequence[str], start: int, *, heading: str | None = None) -> Iterator[FilePiece]:
+def _join_blocks(lines: Sequence[str], start: int, *, heading: str | None = None) -> Iterator[FilePiece]:
     """The blocks of some lines, joined until they have `_FULL` characters, none longer than `LONGEST`."""
     group: list[tuple[str, int, int]] = []
     size = 0

@@ -195,7 +195,7 @@ class Documents:
         """The document is stored already, so that nothing has to be written."""
         query = select(Source.id).where(
             _documents(caller), Source.app_id == caller.app_id, Source.namespace == new.namespace,
-            Source.locator == new.name, _unchanged(new, read),
+            Source.locator == new.name, _is_unchanged(new, read),
         )  # fmt: skip
         async with self._database.transaction() as tx:
             return await tx.scalar(query, caller.parameters) is not None
@@ -217,7 +217,7 @@ class Documents:
             is_new = source.hash is None or source.state is State.DELETED
             if source.state is State.DELETED:
                 await passages.erase(tx, Passage.source_id == source.id)
-            elif key is None and await tx.scalar(mine.where(_unchanged(new, read))) is not None:
+            elif key is None and await tx.scalar(mine.where(_is_unchanged(new, read))) is not None:
                 return result
             values = {
                 "hash": read.hash, "bytes": read.bytes, "language": extracted.language, "title": new.title,
@@ -388,7 +388,7 @@ def _documents(caller: Caller, *states: State) -> ColumnElement[bool]:
     return and_(kind, readable_by(caller, Source, states=states or (State.ACTIVE,)))
 
 
-def _unchanged(new: NewDocument, read: _ReadDocument) -> ColumnElement[bool]:
+def _is_unchanged(new: NewDocument, read: _ReadDocument) -> ColumnElement[bool]:
     """The stored document has this content and this title, and its original if it is to be kept."""
     if new.ttl_days is not None:
         return false()

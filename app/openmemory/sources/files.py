@@ -121,7 +121,7 @@ class Files:
         below = below and checked_path(below.rstrip("/"), "below") + "/"
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
-            theirs = select(Source.locator, Source.hash, Source.app_id).where(_stored(caller, namespace))
+            theirs = select(Source.locator, Source.hash, Source.app_id).where(_stored_files(caller, namespace))
             rows = (await tx.execute(theirs.order_by(*writing.counting(caller)), caller.parameters)).all()
             await audit_log.record(tx, caller, AuditAction.FILE_PLAN, detail={"files": len(files)})
         stored = {row.locator: row for row in reversed(rows) if row.locator.startswith(below)}
@@ -215,7 +215,7 @@ class Files:
         result = FilesFinished(0, 0)
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "store files")
-            mine = and_(_stored(caller, namespace), Source.app_id == caller.app_id)
+            mine = and_(_stored_files(caller, namespace), Source.app_id == caller.app_id)
             for old, new in pairs:
                 other = aliased(Source)
                 same_place = (
@@ -283,7 +283,7 @@ def checked_path(path: str, field: str = "path", *, new: bool = False) -> str:
     return path
 
 
-def _stored(caller: Caller, namespace: str) -> ColumnElement[bool]:
+def _stored_files(caller: Caller, namespace: str) -> ColumnElement[bool]:
     """The files that are stored in a namespace, as far as the caller may read them."""
     kind = Source.kind == SourceKind.FILE.value
     return and_(Source.namespace == namespace, kind, readable_by(caller, Source))

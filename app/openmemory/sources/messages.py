@@ -54,11 +54,11 @@ class MessageChecks:
         if isinstance(message, Invalid):
             return message
         try:
-            return self._passed(message)
+            return self._to_checked(message)
         except Invalid as error:
             return error
 
-    def _passed(self, message: NewMessage) -> CheckedMessage:
+    def _to_checked(self, message: NewMessage) -> CheckedMessage:
         """The message as it may be stored.
 
         Raises:

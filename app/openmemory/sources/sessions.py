@@ -105,7 +105,7 @@ class Sessions:
         await self._rates.save(caller, 1)
         redacted = list[str]()
         if self._capture.secrets != "store":
-            new, redacted = await asyncio.to_thread(_redacted, new)
+            new, redacted = await asyncio.to_thread(_redact, new)
         parts, note = await asyncio.to_thread(self._passages, new)
         result = await self._save(caller, replace(new, namespace=namespace), parts)
         result.redacted, result.note = redacted, note
@@ -128,12 +128,12 @@ class Sessions:
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {caller.app_id}, "save sessions")
             place = SourceKind.CONVERSATION, thread
-            source = await writing.opened_in_project(tx, caller, new.namespace, *place, _saved())
+            source = await writing.opened_in_project(tx, caller, new.namespace, *place, _saved_sessions())
             result = SessionSaved(source.id, new.number, new.title, new.namespace, FileEvent.NONE, len(parts))
             mine = select(Source.id).where(Source.id == source.id)
             await refuse_unreadable(tx, caller, Source, source.id)
             active = source.state is State.ACTIVE
-            if active and await tx.scalar(mine.where(_unchanged(new, hash_))) is not None:
+            if active and await tx.scalar(mine.where(_is_unchanged(new, hash_))) is not None:
                 return result
             if source.app_id != caller.app_id:
                 result.replaces = await tx.scalar(select(App.name).where(App.id == source.app_id))
@@ -199,7 +199,7 @@ class Sessions:
             rows = (await tx.execute(parts, caller.parameters)).all()
             await audit_log.record(tx, caller, AuditAction.SESSION_READ, [row.id])
         labels = sorted({label for part in rows for label in part.labels})
-        return SessionText(_session(row), _joined(rows), labels)
+        return SessionText(_session(row), _join_passages(rows), labels)
 
 
 _IS_TURN = Passage.kind == literal_column(f"'{PassageKind.TURN.value}'")
@@ -221,16 +221,16 @@ def _columns(caller: Caller) -> tuple[Any, ...]:
 
 def _sessions(caller: Caller, *states: State) -> ColumnElement[bool]:
     """The sessions that the caller may read, in these states or active."""
-    return and_(_saved(), readable_by(caller, Source, states=states or (State.ACTIVE,)))
+    return and_(_saved_sessions(), readable_by(caller, Source, states=states or (State.ACTIVE,)))
 
 
-def _saved() -> ColumnElement[bool]:
+def _saved_sessions() -> ColumnElement[bool]:
     """Those conversations that were saved as sessions."""
     kind = Source.kind == literal_column(f"'{SourceKind.CONVERSATION.value}'")
     return and_(kind, Source.hash.is_not(None), Source.locator.regexp_match(f"^{_NUMBERED.pattern}$"))
 
 
-def _unchanged(new: NewSession, hash_: str) -> ColumnElement[bool]:
+def _is_unchanged(new: NewSession, hash_: str) -> ColumnElement[bool]:
     return and_(Source.hash == hash_, Source.title == new.title, Source.summary == new.summary)
 
 
@@ -241,7 +241,7 @@ def _session(row: Any) -> SavedSession:
     )
 
 
-def _redacted(new: NewSession) -> tuple[NewSession, list[str]]:
+def _redact(new: NewSession) -> tuple[NewSession, list[str]]:
     """The session without secrets, and their kinds."""
     kinds, fields = set[str](), dict[str, Any]()
     for field in ("title", "summary", "content"):
@@ -252,7 +252,7 @@ def _redacted(new: NewSession) -> tuple[NewSession, list[str]]:
     return replace(new, **fields), sorted(kinds)
 
 
-def _joined(parts: Iterable[Any]) -> str:
+def _join_passages(parts: Iterable[Any]) -> str:
     """The text of a session from its passages, with the blank lines between them. The summary has no lines."""
     joined, line = "", 1
     for part in parts:

@@ -200,10 +200,10 @@ class DuplicatePairs:
             (row, others[hit.id], hit.score)
             for row, some in zip(rows, neighbours, strict=True)
             for hit in some
-            if hit.id in others and _may_repeat(row, others[hit.id]) and _ordered(row.id, hit.id) not in exclusions
+            if hit.id in others and _may_repeat(row, others[hit.id]) and _order_pair(row.id, hit.id) not in exclusions
         ]
         # In a thread, because comparing two long texts takes milliseconds.
-        return await asyncio.to_thread(_judged, candidates)
+        return await asyncio.to_thread(_judge_pairs, candidates)
 
     async def _records(self, caller: Caller, near_pairs: Sequence[_Near]) -> list[DuplicatePair]:
         ids = list(dict.fromkeys(row.id for near in near_pairs for row in (near.newer, near.older)))
@@ -246,7 +246,7 @@ class DuplicatePairs:
         _may_decide(caller, one.id, other.id)
         async with self._database.transaction() as tx:
             await locked(tx, caller, [one, other])
-            first, second = _ordered(one.id, other.id)
+            first, second = _order_pair(one.id, other.id)
             row = insert(KeptPair).values(first=first, second=second, decision=decision)
             changed = row.on_conflict_do_update(index_elements=["first", "second"], set_={"decision": decision})
             await tx.execute(changed)
@@ -261,7 +261,7 @@ class DuplicatePairs:
             NotFound: the pair was not kept, or is not the caller's.
         """
         _may_decide(caller, one, other)
-        first, second = _ordered(one, other)
+        first, second = _order_pair(one, other)
         mine = select(Memory.id).where(Memory.id == func.any([first, second]), is_rewritable(caller))
         pair = and_(KeptPair.first == first, KeptPair.second == second)
         both = and_(KeptPair.first.in_(mine), KeptPair.second.in_(mine))
@@ -280,7 +280,7 @@ def _may_decide(caller: Caller, one: UUID, other: UUID) -> None:
         raise Invalid("older", "must be another memory than the newer one")
 
 
-def _ordered(one: UUID, other: UUID) -> tuple[UUID, UUID]:
+def _order_pair(one: UUID, other: UUID) -> tuple[UUID, UUID]:
     return (one, other) if one < other else (other, one)
 
 
@@ -295,7 +295,7 @@ def _may_repeat(newer: Any, older: Any) -> bool:
     return newer.kind == older.kind and (older.created_at, older.id) < (newer.created_at, newer.id)
 
 
-def _judged(candidates: Iterable[tuple[Any, Any, float]]) -> list[_Near]:
+def _judge_pairs(candidates: Iterable[tuple[Any, Any, float]]) -> list[_Near]:
     """Those pairs of a newer and an older memory that say the same."""
     pairs = []
     for newer, older, similarity in candidates:

@@ -112,7 +112,7 @@ class EdgeIndex:
             await self.set_watermark(beginning)
 
     async def renew(self) -> None:
-        await self._take(await self._opened())
+        await self._take(await self._open())
 
     async def _take(self, shard: Shard) -> None:
         """Has the owner of the collection decided, before anything else is written there, and writes it."""
@@ -139,8 +139,8 @@ class EdgeIndex:
     async def upsert(self, points: Sequence[Point]) -> None:
         check_vectors([point.vectors for point in points], self._shape.dimension)
         for chunk in chunks(points, chunks_of, CHUNK):
-            update = edge.UpdateOperation.upsert_points(await _converted(chunk))
-            shard = await self._opened()
+            update = edge.UpdateOperation.upsert_points(await _convert(chunk))
+            shard = await self._open()
             size = sum(point.vectors.nbytes for point in chunk)
             shard.write(update, size=size, long=any(chunks_of(point) > 1 for point in chunk))
             await asyncio.sleep(0)
@@ -159,21 +159,21 @@ class EdgeIndex:
             release_mapped(self._folder / self._name)
 
     async def delete(self, ids: Sequence[UUID]) -> None:
-        shard = await self._opened()
+        shard = await self._open()
         if ids:
             points = cast("list[edge.PointId]", points_of(ids))
             shard.write(edge.UpdateOperation.delete_points(points), long=False)
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         check_query(vector, self._shape.dimension)
-        shard = await self._opened()
+        shard = await self._open()
         if limit < 1 or where.nothing:
             return []
         with guarded():
             return _nearest(shard, vector, where, limit)
 
     async def search_words(self, words: SparseVector, where: Filter, limit: int) -> list[Hit]:
-        shard = await self._opened()
+        shard = await self._open()
         if limit < 1 or where.nothing or not len(words.indices):
             return []
         with guarded():
@@ -182,7 +182,7 @@ class EdgeIndex:
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         after: edge.PointId | None = None
         while True:
-            shard = await self._opened()
+            shard = await self._open()
             with guarded():
                 entries, after = _page(shard, user, after, page)
             await asyncio.sleep(0)
@@ -192,19 +192,19 @@ class EdgeIndex:
                 return
 
     async def count(self, user: UUID | None = None) -> int:
-        shard = await self._opened()
+        shard = await self._open()
         with guarded():
-            counted = shard.engine.count(edge.CountRequest(exact=True, filter=_owned_by(user)))
+            counted = shard.engine.count(edge.CountRequest(exact=True, filter=_owner_filter(user)))
             return counted - (len(shard.engine.retrieve([*RESERVED], False, False)) if user is None else 0)
 
     async def watermark(self) -> Watermark | None:
-        return _read_state(await self._opened()).watermark
+        return _read_state(await self._open()).watermark
 
     async def set_watermark(self, watermark: Watermark) -> None:
-        self._write_reserved(await self._opened(), WATERMARK, watermark_payload(watermark))
+        self._write_reserved(await self._open(), WATERMARK, watermark_payload(watermark))
 
     async def flush(self) -> None:
-        self._flush(await self._opened())
+        self._flush(await self._open())
 
     async def status(self) -> IndexStatus:
         return IndexStatus(
@@ -217,7 +217,7 @@ class EdgeIndex:
 
     async def activate(self) -> None:
         """Makes this the collection that `current` names."""
-        await self._opened()
+        await self._open()
         if not self._is_current():
             self._write_current()
 
@@ -232,7 +232,7 @@ class EdgeIndex:
         if shard is not None:
             shard.close()
 
-    async def _opened(self) -> Shard:
+    async def _open(self) -> Shard:
         if self._shard is None:
             await self.open()
         if self._shard is None:
@@ -260,7 +260,7 @@ def _read_state(shard: Shard) -> CollectionState:
     return CollectionState(owner_of(payloads.get(OWNER)), watermark_of(payloads.get(WATERMARK)))
 
 
-async def _converted(points: Sequence[Point]) -> list[edge.Point]:
+async def _convert(points: Sequence[Point]) -> list[edge.Point]:
     """Converts the points to the engine's form.
 
     Converting a point releases the GIL several times: each string of the payload is first tried as three other types.
@@ -304,7 +304,7 @@ def _page(
     shard: Shard, user: UUID | None, after: edge.PointId | None, limit: int
 ) -> tuple[IndexEntries, edge.PointId | None]:
     request = edge.ScrollRequest(
-        offset=after, limit=limit, filter=_owned_by(user), with_payload=list(RECONCILED), with_vector=False
+        offset=after, limit=limit, filter=_owner_filter(user), with_payload=list(RECONCILED), with_vector=False
     )
     records, following = shard.engine.scroll(request)
     # Every access to a record's id creates it anew.
@@ -312,7 +312,7 @@ def _page(
     return IndexEntries(b"".join([entry_of(*one) for one in pairs if one[0] not in RESERVED])), following
 
 
-def _owned_by(user: UUID | None) -> edge.Filter | None:
+def _owner_filter(user: UUID | None) -> edge.Filter | None:
     return None if user is None else _filter(Filter(user))
 
 

@@ -76,7 +76,7 @@ class QdrantRestApi:
             if (scope["method"], scope["path"]) == ("GET", "/"):
                 answer = {"title": "qdrant-edge, the built-in Qdrant", "version": version("qdrant-edge-py")}
             else:
-                result = await self._result(scope["method"], scope["path"], _parsed(body))
+                result = await self._result(scope["method"], scope["path"], _parse_body(body))
                 answer = {"result": result, "status": "ok"}
         except RequestRefused as refusal:
             status, answer = refusal.status, {"status": {"error": str(refusal)}}
@@ -241,7 +241,7 @@ async def _read(receive: Receive) -> bytes | None:
             return b"".join(parts)
 
 
-def _parsed(body: bytes) -> Mapping[str, Any]:
+def _parse_body(body: bytes) -> Mapping[str, Any]:
     if not body:
         return {}
     try:

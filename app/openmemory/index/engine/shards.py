@@ -61,7 +61,7 @@ class Shard:
         with guarded():
             home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_room(home.parent)
-            self.engine = _load(home, shape, shared) or _created(home, shape)
+            self.engine = _load(home, shape, shared) or _create(home, shape)
             release_mapped(home)
 
     def write(self, operation: edge.UpdateOperation, *, size: int = 0, long: bool = True) -> None:
@@ -102,7 +102,7 @@ class Shard:
         label = edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS))
         count = self.engine.count(edge.CountRequest(exact=False, filter=edge.Filter(must=[label])))
         # This is an estimate: only an exact count proves that there are none.
-        if not count and not _counted(self.engine, label):
+        if not count and not _count(self.engine, label):
             return None
         return [label] if count <= MAX_LONG_SHARE * self.engine.info().points_count else []
 
@@ -139,7 +139,7 @@ def _configuration(shape: VectorLayout) -> edge.EdgeConfig:
     )
 
 
-def _created(home: Path, shape: VectorLayout) -> edge.EdgeShard:
+def _create(home: Path, shape: VectorLayout) -> edge.EdgeShard:
     if home.exists():
         _move_aside(home)
     home.mkdir(mode=0o700)
@@ -186,24 +186,24 @@ def _probe(shard: edge.EdgeShard, shape: VectorLayout, shared: bool) -> None:
 
     A condition on a key without an index reads the payload. A search over all points reads the codes and the vectors.
     """
-    points = _counted(shard)
+    points = _count(shard)
     has_vector, has_words = edge.HasVectorCondition(""), edge.HasVectorCondition(WORDS)
     has_payload = edge.FieldCondition(key="revision", match=edge.MatchExcept([-1]))
     parts: list[edge.ConditionType] = [has_vector] if shared else [has_vector, has_payload]
     for part in parts if shape.plain or shared else [*parts, has_words]:
-        count = _counted(shard, part)
+        count = _count(shard, part)
         if count != points:
             raise ValueError(f"only {count} of its {points} points are whole")
     _probe_vectors(shard, shape, "", points)
     if not shape.plain:
-        chunked = _counted(shard, edge.HasVectorCondition(MORE))
-        with_label = _counted(shard, edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS)))
+        chunked = _count(shard, edge.HasVectorCondition(MORE))
+        with_label = _count(shard, edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS)))
         if chunked != with_label and not shared:
             raise ValueError(f"{chunked} of its points have more than one vector, and {with_label} should")
         _probe_vectors(shard, shape, MORE, chunked)
 
 
-def _counted(shard: edge.EdgeShard, *conditions: edge.ConditionType) -> int:
+def _count(shard: edge.EdgeShard, *conditions: edge.ConditionType) -> int:
     return shard.count(edge.CountRequest(exact=True, filter=edge.Filter(must=list(conditions)) if conditions else None))
 
 

@@ -74,7 +74,7 @@ class GenerationWatcher:
         self._alias = parts.alias
         self._registered = False
         self.ownership = Ownership(database, beats=parts.beats)
-        self.monitor = IndexMonitor(database, parts.lease, on_behind=self._recovered)
+        self.monitor = IndexMonitor(database, parts.lease, on_behind=self._on_recovery)
         self.spaces = Spaces(self._first())
 
     async def follow(self) -> list[Generation]:
@@ -221,13 +221,13 @@ class GenerationWatcher:
             if generation.state is not GenerationState.ACTIVE:
                 raise IndexUnavailable("another model is in use")
             space.collection = generation.collection
-            return await self._opened(space, generation.dimension)
+            return await self._open_index(space, generation.dimension)
 
         space = Space(
             self._target.embedder,
             LazyIndex(opening),
             self._parts.deadlines,
-            on_recovery=self._recovered,
+            on_recovery=self._on_recovery,
             lease=self._parts.lease,
         )
         return space
@@ -235,16 +235,16 @@ class GenerationWatcher:
     def _space(self, generation: Generation) -> Space:
         space = Space(
             self._embedder(generation),
-            LazyIndex(lambda: self._opened(space, generation.dimension)),
+            LazyIndex(lambda: self._open_index(space, generation.dimension)),
             self._parts.deadlines,
             collection=generation.collection,
             dimension=generation.dimension,
-            on_recovery=self._recovered,
+            on_recovery=self._on_recovery,
             lease=self._parts.lease,
         )
         return space
 
-    async def _opened(self, space: Space, dimension: int) -> VectorIndex:
+    async def _open_index(self, space: Space, dimension: int) -> VectorIndex:
         async def connected(watermark: Watermark | None) -> Watermark | None:
             return await self.monitor.connected(space, watermark) if space is self.spaces.serving else None
 
@@ -261,7 +261,7 @@ class GenerationWatcher:
             if space is self.spaces.serving and lease.foreign is not None:
                 log.warning("%s is this installation's again", space.collection)
                 lease.foreign = None
-                self._recovered()
+                self._on_recovery()
             return owner
 
         index = self._parts.index(self._alias, space.collection, dimension, accept, connected)
@@ -272,7 +272,7 @@ class GenerationWatcher:
             raise
         return index
 
-    def _recovered(self) -> None:
+    def _on_recovery(self) -> None:
         self.spaces.recovered()
 
     def _embedder(self, generation: Generation) -> CachedEmbedder:

@@ -47,7 +47,7 @@ async def compare(
             if not here and not there:
                 # Ids that are not our uuids, and out of order: all of them belong to other programs.
                 there, right = right, _NONE
-        yield _compared(here, there, full)
+        yield _compare_section(here, there, full)
         if left is not None and not left:
             left = await anext(expected, None)
         if right is not None and not right:
@@ -76,7 +76,7 @@ async def merged(*streams: AsyncGenerator[IndexEntries, None]) -> AsyncGenerator
             await stream.aclose()
 
 
-def _compared(here: IndexEntries, there: IndexEntries, full: bool) -> ComparedSection:
+def _compare_section(here: IndexEntries, there: IndexEntries, full: bool) -> ComparedSection:
     if here.data == there.data and not full:
         return ComparedSection(len(here))
     parts = here.parts()

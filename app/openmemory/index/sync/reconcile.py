@@ -88,7 +88,7 @@ class Reconciler:
             raise IndexUnavailable(refusal)
         space = self._spaces.serving
         if dry_run:
-            return await self._counted(space, user, full)
+            return await self._count_differences(space, user, full)
         async with alone(self._database, LOCK), self.run(trigger, space, user) as run:
             try:
                 before = await space.index.watermark()
@@ -109,7 +109,7 @@ class Reconciler:
                 _count(run.statistics, await self._outbox_delivery.drain(seconds=DRAIN))
         return run.statistics
 
-    async def _counted(self, space: Space, user: UUID | None, full: bool) -> SyncStatistics:
+    async def _count_differences(self, space: Space, user: UUID | None, full: bool) -> SyncStatistics:
         """Counts what differs. Changes nothing, so it needs no lock and is no run of the log."""
         statistics, started = SyncStatistics(), time.perf_counter()
         async with self._parts(space, user, full) as parts:
@@ -165,7 +165,7 @@ class Reconciler:
         try:
             # While some items are written, the next ones are read and the previous ones verified.
             async with (
-                aclosing(ahead(self._prepared(space, run, user, full))) as prepared,
+                aclosing(ahead(self._prepare(space, run, user, full))) as prepared,
                 aclosing(ahead(self._put(space, prepared, unverified))) as put,
             ):
                 async for items in put:
@@ -198,7 +198,7 @@ class Reconciler:
         async with self._database.statement() as tx:
             return await recent(tx, limit)
 
-    async def _prepared(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Batch, None]:
+    async def _prepare(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Batch, None]:
         """The differing items in chunks, as they are in PostgreSQL, with vectors.
 
         Items whose delivery is still to come are left to it: two would embed each of them.
@@ -226,7 +226,7 @@ class Reconciler:
         self, space: Space, run: RunLog, user: UUID | None, full: bool
     ) -> AsyncGenerator[list[UUID], None]:
         different: list[UUID] = []
-        async with aclosing(self._compared(space, run, user, full)) as parts:
+        async with aclosing(self._compare_kind(space, run, user, full)) as parts:
             async for part in parts:
                 different += part.missing
                 different += part.stray
@@ -236,7 +236,7 @@ class Reconciler:
         if different:
             yield different
 
-    async def _compared(
+    async def _compare_kind(
         self, space: Space, run: RunLog, user: UUID | None, full: bool
     ) -> AsyncGenerator[ComparedSection, None]:
         async with self._parts(space, user, full) as parts:

@@ -43,7 +43,7 @@ class Repair:
             IndexUnavailable, EmbedderUnavailable: the index or the model does not answer.
         """
         batch = await self._writer.read(kind, ids, documents=await space.index.keeps_documents())
-        async with aclosing(self._filled(space, batch)) as parts:
+        async with aclosing(self._fill(space, batch)) as parts:
             async for part in parts:
                 yield part
 
@@ -79,7 +79,7 @@ class Repair:
                     await self._mark(kind, current_ids)
         return len(ids)
 
-    async def _filled(self, space: Space, batch: Batch) -> AsyncGenerator[Batch, None]:
+    async def _fill(self, space: Space, batch: Batch) -> AsyncGenerator[Batch, None]:
         """The batch with vectors, in parts, without the items that the model rejects."""
         remaining = {point.id: point for point in batch.points}
         gone = batch.gone
@@ -105,7 +105,7 @@ class Repair:
         points = [*remaining.values()]
         half = len(points) // 2
         for some in (Batch(batch.kind, points[:half], gone), Batch(batch.kind, points[half:])):
-            async with aclosing(self._filled(space, some)) as parts:
+            async with aclosing(self._fill(space, some)) as parts:
                 async for part in parts:
                     yield part
 

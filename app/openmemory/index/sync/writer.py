@@ -153,7 +153,7 @@ class IndexWriter:
                 yield Batch(batch.kind, ready, gone)
                 gone = []
             for start in range(0, len(missing), EMBEDDED_TOGETHER):
-                yield await self._embedded(space, batch.kind, missing[start : start + EMBEDDED_TOGETHER])
+                yield await self._embed(space, batch.kind, missing[start : start + EMBEDDED_TOGETHER])
 
     async def _fill_stored_vectors(self, space: Space, kind: ItemKind, points: Sequence[Point]) -> int:
         """Sets the stored vectors of the points' texts for the model, or `NO_VECTORS` if there are none.
@@ -186,7 +186,7 @@ class IndexWriter:
                 at += chunks
         return len(points) if beyond is None else int(beyond) - 1
 
-    async def _embedded(self, space: Space, kind: ItemKind, points: list[Point]) -> Batch:
+    async def _embed(self, space: Space, kind: ItemKind, points: list[Point]) -> Batch:
         """Embeds the points and stores their vectors."""
         batch = Batch(kind, points)
         if bare := [point for point in points if point.document is None]:

@@ -88,7 +88,7 @@ def format_of(name: str, file: BinaryIO) -> Format:
     if _PDF in start:
         return PDF
     if ending in _CONVERTED and (installed("markitdown") or b"\0" in start):
-        return _converted(ending, start, file)
+        return _convert(ending, start, file)
     if start.startswith(_ZIP):
         return _zipped(file)
     if ending in ("pdf", "docx"):
@@ -106,7 +106,7 @@ def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def _converted(ending: str, start: bytes, file: BinaryIO) -> Format:
+def _convert(ending: str, start: bytes, file: BinaryIO) -> Format:
     if not installed("markitdown"):
         raise Unreadable(f"ends in .{ending}, which is read with `pip install 'openmemory-server[markitdown]'`")
     if start.startswith(_ZIP):
@@ -148,14 +148,14 @@ def parts(form: Format, file: BinaryIO) -> Iterator[TextPart]:
         return iter([TextPart(_of_html(file.read()))])
     if form.media_type in _BY_MARKITDOWN:
         return iter([TextPart(_by_markitdown(file, _BY_MARKITDOWN[form.media_type]))])
-    return iter([TextPart(_decoded(file.read()))])
+    return iter([TextPart(_decode(file.read()))])
 
 
 def _mark(start: bytes) -> str | None:
     return next((name for mark, name in _BYTE_ORDER_MARKS.items() if start.startswith(mark)), None)
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     """The text of a file: Unicode with a byte order mark, UTF-8, or else Windows-1252."""
     try:
         text = data.decode(_mark(data[:4]) or "utf-8")
