@@ -79,7 +79,7 @@ class Adding:
 
 
 def _verbatim_note(row: MemoryRowAdded, zone: ZoneInfo, *, infer: bool) -> str | None:
-    """Returns the note on a text that no language model was asked about."""
+    """Returns the note on a text that no language model read."""
     verbatim = NO_LLM if infer and row.event is Event.ADD else None
     changed = key_values.described(row.changed, zone) if row.changed else None
     return " ".join(part for part in (verbatim, row.note, changed) if part) or None

@@ -27,7 +27,7 @@ _OPS = {
     "NOOP": "NONE", "SKIP": "NONE", "IGNORE": "NONE",
 }  # fmt: skip
 _LISTS = ("operations", "memory", "memories", "facts")
-"""The names of a list of operations: ours, and those that models know from mem0."""
+"""The names of a list of operations: ours, and those of mem0, which models use."""
 
 _TEXTS = ("text", "memory", "fact", "content")
 """The names of an operation's text, in the same way."""
@@ -37,7 +37,7 @@ _IN_WORDS = re.compile(rf"({'|'.join(_OPS)})(?: *#?(\d{{1,6}}))? *[:\-\u2013\u20
 
 
 class Malformed(Exception):
-    """No operations can be read from an answer. The message tells the model why."""
+    """No operations can be read from an answer. The message gives the model the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _why(reply: Reply) -> str:
 
 
 def _operation_list(text: str) -> list[Any] | None:
-    """The list of operations from the last object that has one, because models think aloud before it.
+    """The list of operations from the last object that has one, because models write their reasoning before it.
 
     Otherwise a bare list or a single operation, if no other brackets precede it. Operations inside an unterminated
     value are not used: the rest would be lost silently.

@@ -35,7 +35,7 @@ EMOTION = "emotion"
 """The metadata key for the user's emotion about a memory."""
 
 MESSAGE = "message"
-"""The metadata key for the number of a message in the memory's thread: the one that the memory was learned from."""
+"""The metadata key for the number of a message in the memory's thread: the source of the memory."""
 
 
 @dataclass(slots=True)

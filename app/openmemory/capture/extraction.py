@@ -84,7 +84,7 @@ class CaptureInput:
 
 
 class Extractor:
-    """Asks a language model which facts to remember."""
+    """Extracts the facts of a text with a language model."""
 
     def __init__(
         self, database: Database, configuration: Configuration, llms: Llms, search: Search, settings: Settings

@@ -112,7 +112,7 @@ def first(
     The tags are random for each request.
 
     `said_at`: the time of the input, however late it is read. `zone`: the time zone of the user, in
-    which all dates are told.
+    which all dates are written.
     """
     tag = token_hex(6)
     listed = "\n".join(f"{number}. {_format_memory(memory, zone)}" for number, memory in enumerate(memories, start=1))

@@ -134,7 +134,7 @@ class Worker:
 
     @property
     def away(self) -> bool:
-        """True if the configured language model did not answer when it was last asked."""
+        """True if the configured language model did not answer the last request."""
         return self._away > 0 and self._configured
 
     def wake(self) -> None:

@@ -134,7 +134,7 @@ def variables(home: Path | None, environ: Mapping[str, str] | None) -> Mapping[s
 def assistants(
     home: Path | None = None, support: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> list[AssistantClient]:
-    """Every assistant that we know, with its files for this account and system.
+    """Every supported assistant, with its files for this account and system.
 
     `support` is where programs with a window keep their settings. `environ` is as `variables` has it.
     """

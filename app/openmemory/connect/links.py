@@ -10,7 +10,7 @@ from openmemory.connect.clients import NAME, AssistantClient, ServerAddress
 
 
 def link(client: AssistantClient, server: ServerAddress) -> str | None:
-    """A link that adds the server to the assistant when it is opened, or None if it knows no such links."""
+    """A link that adds the server to the assistant when it is opened, or None if it supports no such links."""
     if server.url and client.remote is None:
         return None
     entry = client.entry(server)

@@ -227,7 +227,7 @@ class Duplicates:
 
 
 def least_similarity(settings: DedupSettings, model: str) -> float | None:
-    """The minimum similarity of texts that may say the same. None: it is not known for this model."""
+    """The minimum similarity of texts that may say the same. None: this model has none."""
     return MIN_SIMILARITY.get(model) if settings.min_similarity == "auto" else settings.min_similarity
 
 

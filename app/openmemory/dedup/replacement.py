@@ -1,6 +1,6 @@
 """Decides if a memory replaces an earlier one that is near to it. Pure functions, in time that grows with the texts.
 
-Nearness alone does not tell: "Version 2.4 supports ..." and "Version 3.0 supports ..." are nearer than "I use VS Code"
+Nearness alone is not enough: "Version 2.4 supports ..." and "Version 3.0 supports ..." are nearer than "I use VS Code"
 and "I switched to Neovim". So the words count too: a linear model over features of both texts. The weights are fitted
 by `python -m benchmarks.replaced --fit`, which also measures them on pairs that they were not fitted to.
 """

@@ -35,7 +35,7 @@ class EmbedderUnavailable(Exception):
 
 class QueryEmbedding(NamedTuple):
     """The embedding of a search query. `tokens` is None if the model returns no token vectors. `unread`: most of the
-    query is unknown to the model, so that the vector says nothing."""
+    query is unknown to the model, so that the vector is meaningless."""
 
     vector: Vector
     tokens: Tokens | None

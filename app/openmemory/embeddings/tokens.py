@@ -56,7 +56,7 @@ def rotation(dimension: int) -> Floats:
 
 
 def mostly_unknown(text: str, pieces: Iterable[tuple[int | None, str, tuple[int, int]]], unknown: str) -> bool:
-    """Returns True if most letters of a text belong to words that the model does not know.
+    """Returns True if most letters of a text belong to words outside the model's vocabulary.
 
     `pieces`: of each token, the number of its word, the token, and its place in the text. `unknown`: the token for what
     is not in the vocabulary. A word that is spelled letter by letter is not known either, nor is a single letter of

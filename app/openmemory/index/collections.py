@@ -36,7 +36,7 @@ _CHECKED = 256
 def collection_name(alias: str, model: str, dimension: int) -> str:
     """The collection behind an alias: `openmemory__all-minilm-l6-v2-int8__384__words-scope`.
 
-    The end tells what a point has besides the vector of its text. A collection without it is rebuilt.
+    The end names what a point has besides the vector of its text. A collection without it is rebuilt.
 
     At most 150 characters, valid as a folder everywhere and as a Qdrant name. If a model's name must be changed for
     that (`nomic/embed:latest`), a digest is added, so that two models never share a collection. Case is ignored.

@@ -109,7 +109,7 @@ def readable(rules: Rules) -> Conditions:
 
 def _some(objects: RuleObjects) -> list[Condition]:
     """Conditions for points that belong to any of the objects: such a point meets at least one of them. A point belongs
-    to every app that had a part in it; PostgreSQL decides whether a rule that allows an app speaks of it."""
+    to every app that had a part in it; PostgreSQL decides whether a rule that allows an app covers it."""
     conditions = [_one_of(objects.memories)] if objects.memories else []
     labels = [
         label(key, value)

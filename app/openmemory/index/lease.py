@@ -2,7 +2,7 @@
 
 An advisory lock decides who may have the lease, and the row of `index_lease` names the holder. The lock ends with its
 connection, so if PostgreSQL restarts, another service may get the lock first. Then the row names that one. Every claim
-of outbox entries checks the row, and every process of a service compares it with the holder that it knows.
+of outbox entries checks the row, and every process of a service compares it with the holder that it has recorded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIRST_PAUSE = 0.1
 
 @dataclass(slots=True)
 class Lease:
-    """The right to use the index, as one process knows it. `holder` is None if no other service can use this
+    """The right to use the index, as one process last read it. `holder` is None if no other service can use this
     database."""
 
     holder: str | None = None

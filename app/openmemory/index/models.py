@@ -167,7 +167,7 @@ class IndexLease(Base):
 
 
 class Installation(Base):
-    """The single row that says which installation this database is (`index.ownership`). Archives do not carry it.
+    """The single row that names the installation of this database (`index.ownership`). Archives do not carry it.
 
     `collection`: the name that it took because another installation has the default one. `moved_from`: where else its
     collections may say that this database is. `judged_by`: the digest of the weights by which memories were compared.

@@ -30,7 +30,7 @@ LAST = 2.0
 
 
 class _RecordedWatermark(NamedTuple):
-    """The watermark of a collection in PostgreSQL. Without an epoch, PostgreSQL does not know the collection."""
+    """The watermark of a collection in PostgreSQL. Without an epoch, PostgreSQL has no record of the collection."""
 
     epoch: UUID | None
     watermark: int

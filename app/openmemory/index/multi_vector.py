@@ -2,7 +2,7 @@
 
 The first chunk of a text is the point's vector without a name. The others are one multi-vector named `more`, compared
 by MaxSim. So one point remains one memory: it is written, replaced, deleted and compared as a whole, and a client that
-knows only the first vector (mem0's client) can search. A search queries both and merges the lists: the best hits of
+supports only the first vector (mem0's client) can search. A search queries both and merges the lists: the best hits of
 either list contain the best of both.
 
 Measured with 384 dimensions and 4-bit codes: one multi-vector for all chunks, where every point had one chunk, took 2.3

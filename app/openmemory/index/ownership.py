@@ -1,11 +1,11 @@
 """Ownership of collections: a collection belongs to one installation, which alone writes it.
 
 A collection contains a point that names its owner. PostgreSQL contains the id of the installation, which replicas
-share, and which a copy of the database has too. Two things tell copies apart:
+share, and which a copy of the database has too. Two things distinguish copies:
 
 - the place: the identifier of the PostgreSQL server and the number of the database. A restored dump has another one;
 - beats: with a Qdrant server, each process counts in PostgreSQL and writes the number into the collection. A number
-  that PostgreSQL does not know was written by a process of another database. While such numbers change, it lives.
+  that PostgreSQL has not recorded was written by a process of another database. While such numbers change, it runs.
 
 What belongs to another is left alone. Somebody has to say whether the database was copied or moved (`copied`, `moved`).
 """
@@ -33,11 +33,11 @@ NEW_AFTER = 1.0
 """The seconds after which an empty collection that another process created, and did not take, is free."""
 
 RETENTION_DAYS = 30
-"""The days for which PostgreSQL remembers the beats of a process that ended."""
+"""The days for which PostgreSQL keeps the beats of a process that ended."""
 
 
 class InstallationRecord(NamedTuple):
-    """The installation, as PostgreSQL knows it. `last_beat`: the last one of the writer that was asked about.
+    """The installation, as PostgreSQL records it. `last_beat`: the last one of the writer in question.
     `epoch`: that of the collection's generation."""
 
     id: UUID

@@ -110,10 +110,10 @@ class Watermark(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The installation that a collection belongs to, as the collection says.
+    """The installation that a collection belongs to, as recorded in the collection.
 
     `place`: the PostgreSQL and the database in it. `writer`: the process that wrote this. It counts its `beat`s, which
-    show that it lives.
+    show that it runs.
     """
 
     installation: UUID
@@ -123,7 +123,7 @@ class Owner(NamedTuple):
 
 
 class CollectionState(NamedTuple):
-    """A collection as it says of itself.
+    """The state of a collection, as recorded in it.
 
     `created`: this index created it, or it is empty and nobody else can open it. `ids`: some of its points, if it has
     neither an owner nor a watermark.

@@ -69,7 +69,7 @@ _POINTS = models.Filter(must_not=[models.HasIdCondition(has_id=[*RESERVED])])
 """All points that are memories or passages."""
 
 _SAMPLE = 100
-"""The number of points that are looked at in a collection that says nothing of itself."""
+"""The number of points that are looked at in a collection that names neither owner nor watermark."""
 
 _SCHEMAS: dict[str, models.PayloadSchemaParams] = {
     TENANT: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
@@ -281,8 +281,8 @@ class QdrantIndex:
 
     @asynccontextmanager
     async def _write(self, *, adds: bool = False) -> AsyncIterator[None]:
-        """Wraps a call that changes the collection. What only `adds` points asks for the owner once in `OWNER_EVERY`;
-        what takes something away, or makes the collection ours, asks each time."""
+        """Wraps a call that changes the collection. What only `adds` points reads the owner once in `OWNER_EVERY`;
+        what takes something away, or makes the collection ours, reads it each time."""
         async with self._call(self._patience):
             recently = time.monotonic() - self._owner_read_at < OWNER_EVERY
             if self._accept is not None and not (adds and recently):

@@ -57,7 +57,7 @@ class Reply:
 class LlmUnavailable(Exception):
     """The model cannot be used, or does not answer in time. The message contains no secret.
 
-    `retry_after`: the seconds that the provider asked to wait. `setup`: it cannot answer until the configuration
+    `retry_after`: the seconds to wait, as the provider requested. `setup`: it cannot answer until the configuration
     changes. `broke`: it broke or hung while it worked on the request, which may be the cause.
     """
 

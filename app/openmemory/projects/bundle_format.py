@@ -22,7 +22,7 @@ NOTE = "note"
 
 
 _OPEN: ConfigDict = {"extra": "ignore"}
-"""Fields that only other programs know are ignored."""
+"""Fields that only other programs define are ignored."""
 
 
 @dataclass(slots=True)

@@ -273,7 +273,7 @@ async def _there(tx: Tx, caller: Caller, namespace: str, source: str, keys: Sequ
 
 
 def _tag(caller: Caller, namespace: str) -> str:
-    """The name of a project in its bundles, which tells nobody the user."""
+    """The name of a project in its bundles, which does not reveal the user."""
     return "om_" + sha256(f"{caller.user_id}/{namespace}".encode()).hexdigest()[:16]
 
 

@@ -76,7 +76,7 @@ def corrections(conflicts: Iterable[Contradiction]) -> dict[UUID, UUID]:
 
 
 def said_at(memory: SearchResult) -> datetime:
-    """The time when a memory got its present text, as far as a result tells."""
+    """The time when a memory got its present text, as far as a result shows it."""
     return max(memory.created_at, memory.updated_at)
 
 

@@ -277,7 +277,7 @@ def _side(side: Side) -> str:
 
 
 def pack(material: Material, budget: int, *, secret: bytes, index: bool = False, explain: bool = False) -> ContextPack:
-    """A pack of at most `budget` tokens. `secret`: makes the tags, so that no stored text can know them. `index`: a
+    """A pack of at most `budget` tokens. `secret`: makes the tags, so that no stored text can contain them. `index`: a
     line of each item, without its text."""
     dropped, decisions = list[DroppedItem](), list[ItemDecision]()
     conflicts = contradictions(material.memories, material.state)
@@ -334,7 +334,7 @@ def pack(material: Material, budget: int, *, secret: bytes, index: bool = False,
 
 
 def _explain_decisions(decisions: Sequence[ItemDecision], material: Material) -> list[ItemDecision]:
-    """The decisions with what the search knows of each item."""
+    """The decisions with the evidence of the search for each item."""
     evidence = {
         str(one.id): ItemEvidence.of(one) for one in (*material.memories, *material.passages, *material.orphans)
     }

@@ -1,7 +1,7 @@
 """Reads and writes registrations: the name, folder, repository, branch and commit of a namespace.
 
 Each app has at most one registration of a namespace. What a rule hides from an app is neither changed by it nor in its
-way, because a refusal would tell the app that there is something. Who may read several gets that of the first app.
+way, because a refusal would reveal to the app that there is something. Who may read several gets that of the first app.
 """
 
 from __future__ import annotations

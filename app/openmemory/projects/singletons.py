@@ -1,7 +1,7 @@
 """Reads and writes memories of which a namespace has one at a time: its state, and the value under each key.
 
 One at a time among those that a caller may read. What a rule hides from an app is neither replaced by it nor in its
-way, because a refusal would tell the app that there is something. Who may read both gets that of the first app.
+way, because a refusal would reveal to the app that there is something. Who may read both gets that of the first app.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class ReadCounts:
             return
 
     async def report(self, caller: Caller, *, namespace: str | None = None, days: int = 30) -> ReadReport:
-        """The counts of the user's apps in the last days. An app is told its own total, without days.
+        """The counts of the user's apps in the last days. An app gets its own total, without days.
 
         Raises:
             Invalid: the namespace or the number of days is invalid.
@@ -143,7 +143,7 @@ class ReadCounts:
         return ReadReport(TokensGiven(**_sums(rows)), listed if caller.owner else [])
 
     async def tools(self, caller: Caller, *, namespace: str | None = None, days: int = 30) -> ToolReport:
-        """The calls of MCP tools by the user's apps in the last days. An app is told its own.
+        """The calls of MCP tools by the user's apps in the last days. An app gets its own.
 
         Raises:
             Invalid: the namespace or the number of days is invalid.

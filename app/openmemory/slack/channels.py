@@ -1,4 +1,4 @@
-"""Stores channels of Slack as conversations, and forgets them. Each public method is one use case and one transaction.
+"""Stores channels of Slack as conversations, and removes them. Each public method is one use case and one transaction.
 
 A channel is a namespace `slack/NAME`. Its threads are conversations `slack/ID/TS`, and what stands alone is in one
 conversation for each day, `slack/ID/2026-01-31` in UTC. The source `slack/ID` has no messages: its metadata say how
@@ -75,7 +75,7 @@ class _Changes(NamedTuple):
 
 
 class SlackChannels:
-    """Stores, lists and forgets channels."""
+    """Stores, lists and removes channels."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Loads a channel from Slack, oldest first, so that what is stored says where to go on.
+"""Loads a channel from Slack, oldest first, so that the stored messages show where to continue.
 
     loaded = await load(slack, channel, save, stored=status, now=datetime.now(UTC))
 
@@ -159,7 +159,7 @@ async def _thread(slack: WebApi, channel: SlackChannel, ts: str) -> list[Any]:
 
 
 async def _whole(slack: WebApi, method: str, **parameters: str | bool) -> list[Any]:
-    """The messages of all pages. They are read from the first page again if Slack forgets the cursor."""
+    """The messages of all pages. They are read from the first page again if the cursor expires."""
     for attempt in range(_RESTARTS + 1):
         messages = list[Any]()
         try:

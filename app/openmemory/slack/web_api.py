@@ -25,12 +25,12 @@ from openmemory.slack.texts import Person, people_of
 
 BASE_URL = "https://slack.com/api/"
 _PAGE = 200
-"""The number of objects that Slack recommends to ask for at once."""
+"""The number of objects that Slack recommends for one request."""
 _LARGEST = 20_000_000
 _SECONDS = 60.0
 _ATTEMPTS = 5
 _PATIENCE = 300.0
-"""The longest wait in seconds that Slack may ask for. An apps that nobody bought needs at most a minute."""
+"""The longest wait in seconds that Slack may request. An apps that nobody bought needs at most a minute."""
 _ALL_TYPES = "public_channel,private_channel,mpim,im"
 
 _TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
@@ -49,7 +49,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class BrokenCursor(OpenMemoryError):
-    """Slack no longer knows a cursor: the list must be read from its beginning."""
+    """A cursor has expired: the list must be read from its beginning."""
 
     code = "invalid_cursor"
 
@@ -71,7 +71,7 @@ class WebApi:
             Forbidden: Slack rejects the token, or it lacks a scope.
             NotFound: there is no such channel, or the app is not in it.
             BrokenCursor: the cursor is not valid, or no longer.
-            TooMany: Slack asks for a longer wait.
+            TooMany: Slack requests a longer wait.
             Unavailable: Slack does not answer, or reports another error.
         """
         form = {name: _form_value(value) for name, value in parameters.items() if value is not None}

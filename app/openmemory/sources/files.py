@@ -198,7 +198,7 @@ class Files:
     async def finish(
         self, caller: Caller, namespace: str, *, renamed: Sequence[Rename] = (), gone: Sequence[str] = ()
     ) -> FilesFinished:
-        """Rename and remove stored files, as a plan has told. What is not there is left out.
+        """Rename and remove stored files, as a plan lists them. What is not there is left out.
 
         A renamed file keeps its passages. Nothing is renamed to a path that is stored.
 

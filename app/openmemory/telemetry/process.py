@@ -24,7 +24,7 @@ _REASONS = {
 
 
 def state(services: Services) -> Iterator[Metric]:
-    """Yields the counts and states of this process; asks no other."""
+    """Yields the counts and states of this process alone."""
     worker, space = services.capturing, services.spaces.serving
     yield labelled(
         GaugeMetricFamily("openmemory_build_info", "Always 1; the labels say what runs.", labels=("version", "python")),

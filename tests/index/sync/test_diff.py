@@ -36,7 +36,7 @@ async def test_what_differs_is_found_however_the_pages_are_cut(
     stray: list[UUID] = []
     count = 0
     async for part in compare(pages(wanted, sizes), pages(present, sizes[::-1]), full=full):
-        count += part.wanted
+        count += part.expected
         missing += part.missing
         stray += part.stray
     assert count == len(wanted)

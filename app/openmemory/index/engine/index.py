@@ -61,7 +61,7 @@ RELEASE_AFTER = 5_000
 """The number of written points after which their pages are released, 3 ms of work for 10 MB."""
 
 _SAMPLE = 100
-"""The number of points that are looked at in a collection that says nothing of itself."""
+"""The number of points that are looked at in a collection that names neither owner nor watermark."""
 
 FLUSH_AFTER = 20_000
 """The number of written points after which they are flushed, 100 ms of work that blocks the whole process."""

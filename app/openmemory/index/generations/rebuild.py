@@ -115,7 +115,7 @@ class Rebuild:
         self._pause = min(MAX_PAUSE, 2 * self._pause)
 
     async def _fill(self, space: Space, run: RunLog) -> bool:
-        """Compares and repairs until little differs. Returns False if the collection is no longer wanted."""
+        """Compares and repairs until little differs. Returns False if the collection is not the target any more."""
         for number in range(PASSES):
             missed, errors = space.missed, run.statistics.errors
             run.statistics.total_memories = run.statistics.unchanged = 0

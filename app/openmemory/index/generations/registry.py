@@ -1,6 +1,6 @@
 """Generations: the collections that exist, the model of each, and the one that searches use.
 
-PostgreSQL stores them (`index_generations`), so that all replicas agree. The configured model is the wanted one. If it
+PostgreSQL stores them (`index_generations`), so that all replicas agree. The configured model is the target. If it
 differs from the model in use, its collection is filled beside the old one, and takes over when it is complete.
 """
 
@@ -48,7 +48,7 @@ async def want(tx: Tx, collection: str, model: str, dimension: int, embedder: di
     """Registers the collection that should be used, and returns it.
 
     If none is active, it becomes active at once. Otherwise it is built, for the first time or again. A collection that
-    was being built for another model is no longer wanted, and retires.
+    was being built for another model retires.
     """
     await tx.execute(_LOCK)
     active = await tx.scalar(select(IndexGeneration.collection).where(_is(GenerationState.ACTIVE)))

@@ -47,7 +47,7 @@ class SpaceParts:
     """The configured components of spaces.
 
     `alias` begins the names of new collections. `own_name`: another one may be taken if that is another
-    installation's. `beats`: see `Ownership`. `wanted` is the initial embedder. `configured` returns another one
+    installation's. `beats`: see `Ownership`. `target` is the initial embedder. `configured` returns another one
     after the configuration changed. `embedder` opens one from its recorded settings. `index` creates the index of a
     collection, given its alias, name and dimension, without opening it. The index calls its last two arguments whenever
     it has connected.

@@ -33,8 +33,8 @@ ROUND = {ItemKind.MEMORY: BATCH, ItemKind.PASSAGE: 16}
 meanwhile waits for few of them. Passages are delivered when no memory is due."""
 
 LEASE = 20.0
-"""The seconds after which another process takes over the outbox entries of a round whose process died. A live process
-renews its lease."""
+"""The seconds after which another process takes over the outbox entries of a round whose process ended. A running
+process renews its lease."""
 
 RENEW_AFTER = 5.0
 """The seconds between two renewals of a lease, so that a slow model or index may take longer than the lease."""

@@ -16,8 +16,8 @@ _NONE = IndexEntries(b"")
 class ComparedSection:
     """The result for one section of both streams: the number of `expected` entries, and the ids that differ.
 
-    `missing` entries are wanted and absent, or present with another revision or user, which are `outdated`. `stray`
-    entries are present and not wanted.
+    `missing` entries are expected and absent, or present with another revision or user, which are `outdated`. `stray`
+    entries are present and not expected.
     """
 
     expected: int
@@ -31,7 +31,7 @@ async def compare(
 ) -> AsyncIterator[ComparedSection]:
     """Merges two streams of pages, each in ascending order of id. Holds at most one page of each.
 
-    With `full`, every wanted entry counts as missing.
+    With `full`, every expected entry counts as missing.
     """
     left = await anext(expected, None)
     right = await anext(present, None)

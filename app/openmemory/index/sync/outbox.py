@@ -143,7 +143,7 @@ async def claim(
 
     With `gone`, claims only entries of items to be removed from the index, which needs no model. With `index_lease`,
     claims nothing unless that holder has the index lease. With `before`, claims only what was due then. Entries of a
-    kind that only a newer version of the service knows are left to it.
+    kind that only a newer version of the service has are left to it.
     """
     holder = uuid4()
     values = {"limit": limit, "lease": lease, "holder": holder, "lease_holder": index_lease, "before": before}

@@ -44,7 +44,7 @@ later."""
 
 LOCK = 0x6F6D656D
 """The key of the advisory lock that allows one sync at a time across replicas. It belongs to a connection, so it is
-released if the process dies."""
+released if the process ends."""
 
 
 class SyncRunning(Exception):
@@ -214,7 +214,7 @@ class Reconciler:
                             yield items
 
     async def _by_kind(self, ids: list[UUID]) -> dict[ItemKind, list[UUID]]:
-        """The ids by the table of their rows. Those that no table wants in the index count as memories."""
+        """The ids by the table of their rows. Those that no table lists for the index count as memories."""
         async with self._database.statement() as tx:
             versions = await self._tables[ItemKind.PASSAGE].versions(tx, ids)
         result = dict[ItemKind, list[UUID]]()

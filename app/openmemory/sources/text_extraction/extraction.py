@@ -38,7 +38,7 @@ class TextExtraction:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def extract(self, name: str, file: BinaryIO) -> Extracted:
-        """The text of a document that stands in a file of the operating system. `name` tells the format of plain text.
+        """The text of a document that is in a file of the operating system. `name` determines the format of plain text.
 
         Raises:
             Invalid: the document cannot be read, or needs more memory or time than it may have.

@@ -38,7 +38,7 @@ _LEFT_OUT = frozenset({"script", "style", "noscript", "template", "head", "svg",
 
 
 class Unreadable(Exception):
-    """The document has no text that can be read. The message says why."""
+    """The document has no text that can be read. The message has the reason."""
 
 
 class TextPart(NamedTuple):
