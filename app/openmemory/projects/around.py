@@ -50,7 +50,7 @@ STANDING = 10
 STEPS = 2
 """The number of memories of a thread that are looked at on either side of one."""
 
-NAMED, NAMES, LOOKED_AT = 12, 10, 1_000
+MAX_RELATED, NAMES, LOOKED_AT = 12, 10, 1_000
 """The number of memories that share tags or entities with one, the names that count, and the memories that are looked
 at. Names that very many memories have say little."""
 
@@ -165,7 +165,7 @@ async def around(tx: Tx, caller: Caller, memory: MemoryRecord) -> dict[UUID, str
         reasons |= {id_: "in its thread" for id_, _ in rows}
     names = names_of(memory.metadata_)
     if some := [json.dumps({field: [name]}) for field, each in names.items() for name in each]:
-        values = {**caller.parameters, **place, "names": some, "most": NAMED, "looked_at": LOOKED_AT}
+        values = {**caller.parameters, **place, "names": some, "most": MAX_RELATED, "looked_at": LOOKED_AT}
         for id_, metadata, _ in await _same_names(caller.owner, caller.default).rows(tx, values):
             theirs = names_of(metadata)
             shared = [name for field, each in names.items() for name in each if name in theirs.get(field, ())]

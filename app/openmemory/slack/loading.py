@@ -117,10 +117,10 @@ async def load_thread(slack: WebApi, channel: SlackChannel, save: Save, ts: str)
     result, skipped = SlackLoaded(channel.name, channel.id, threads=1), Counter[str]()
     raw = await _thread(slack, channel, ts)
     messages = _once(list(messages_of(raw, await slack.people(), skipped, {channel.id: channel.name})))
-    earliest = parts(channel, messages)
+    slices = parts(channel, messages)
     if len(messages) <= MAX_THREAD:
-        earliest[-1].threads = {ts: [one.ts for one in messages]}
-    for part in earliest:
+        slices[-1].threads = {ts: [one.ts for one in messages]}
+    for part in slices:
         result.saved.add(await save(part))
     result.skipped = dict(skipped)
     return result
@@ -128,12 +128,12 @@ async def load_thread(slack: WebApi, channel: SlackChannel, save: Save, ts: str)
 
 def _start(channel: SlackChannel, stored: StoredChannel | None, now: datetime, days: int | None) -> datetime:
     """The time from which a channel is read."""
-    asked = None if days is None else max(now - timedelta(days=days), min(_BEGINNING, now))
+    earliest = None if days is None else max(now - timedelta(days=days), min(_BEGINNING, now))
     if stored is not None and stored.through is not None:
         go_on = min(moment_of(stored.through), now) - LOOK_BACK
-        return go_on if asked is None else min(asked, go_on)
-    if asked is not None:
-        return asked
+        return go_on if earliest is None else min(earliest, go_on)
+    if earliest is not None:
+        return earliest
     # A day earlier, for the clocks of others; channels that were converted have messages from before they were made.
     created = _BEGINNING if channel.created <= 0 else moment_of(f"{channel.created}.000000") - timedelta(days=1)
     return min(max(created, _BEGINNING), now)

@@ -53,15 +53,15 @@ class SharedChannels:
             return await self._channels.save(caller, part)
 
         async with web_api(self._egress, token, self._settings.base_url) as slack:
-            found_channel = await slack.channel(channel)
-            if not found_channel.shared:
+            slack_channel = await slack.channel(channel)
+            if not slack_channel.shared:
                 hint = "Load it for yourself with your own token: `openmemory slack load`."
                 raise Forbidden("Only public channels are loaded for everybody.", code="slack_private", hint=hint)
             stored = await self._channels.stored(caller)
-            stored_channel = next((one for one in stored.channels if one.channel_id == found_channel.id), None)
+            stored_channel = next((one for one in stored.channels if one.channel_id == slack_channel.id), None)
             now = datetime.now(UTC)
             return await load(
-                slack, found_channel, save, stored=stored_channel, now=now, days=days, threads=threads, seconds=SECONDS
+                slack, slack_channel, save, stored=stored_channel, now=now, days=days, threads=threads, seconds=SECONDS
             )  # fmt: skip
 
 
