@@ -15,7 +15,7 @@ from openmemory.memories.schemas import PairChange
 from openmemory.search.conflicts import Disagreement, Statement
 
 
-class Said(BaseModel):
+class Provenance(BaseModel):
     app: str
     at: str
 
@@ -24,10 +24,10 @@ class ChangedPair(BaseModel):
     key: str
     old: str
     new: str
-    was: Said
+    was: Provenance
 
 
-class PairValue(Said):
+class PairValue(Provenance):
     value: str
     id: Id
 
