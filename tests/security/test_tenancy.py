@@ -25,7 +25,6 @@ from sqlalchemy import Uuid, bindparam, func, literal_column, true
 
 from openmemory.access import directory
 from openmemory.access.authentication import Authenticator
-from openmemory.audit import service
 from openmemory.capture import visibility
 from openmemory.config.settings import Settings
 from openmemory.doors.mcp.server import TOOLS
@@ -37,6 +36,7 @@ from openmemory.doors.web.page import FORM_COOKIE
 from openmemory.errors import Forbidden, TooMany
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL, Principal, Scope
+from openmemory.memories import accesses
 from openmemory.memories.listing import statements
 from openmemory.memories.listing.criteria import ListCriteria
 from openmemory.memories.models import Memory
@@ -579,7 +579,7 @@ def _shows_a_paused_app_what_it_has_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def _tells_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "was_visible", lambda _: true())
+    monkeypatch.setattr(accesses, "was_visible", lambda _: true())
 
 
 def _takes_a_search_for_one_of_its_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
