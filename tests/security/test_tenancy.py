@@ -517,7 +517,7 @@ def _reads_of_the_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     monkeypatch.setattr(ListCriteria, "readable", property(mine))
-    for made in (statements.ids, statements.total, statements.shown):
+    for made in (statements.ids, statements.total, statements.total_and_ids, statements.shown):
         _unkept(monkeypatch, statements, made)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, ColumnElement, Uuid, bindparam, exists, func, literal_column, select, text, update
+from sqlalchemy import ARRAY, ColumnElement, Uuid, bindparam, exists, func, select, text, update
 
 from openmemory.access.models import App
 from openmemory.access.readable import readable_by
@@ -16,18 +16,17 @@ from openmemory.audit import audit_log
 from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database, Tx
-from openmemory.database.id_partitions import IdPartition
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
 
 
-def _of_each_app(counted: str, moment: str, rows: str, which: str) -> CompiledStatement:
+def _of_each_app(counted: str, moment: str, rows: str, which: str = "") -> CompiledStatement:
     sql = f"""
         SELECT a.id, of.* FROM apps AS a CROSS JOIN LATERAL (
             SELECT count({counted}), count({counted}) FILTER (WHERE r.{moment} > now() - interval '{RECENT_DAYS} days'),
                 max(r.{moment})
-            FROM {rows} AS r WHERE r.app_id = a.id AND {which}) AS of
+            FROM {rows} AS r WHERE r.app_id = a.id {which}) AS of
         WHERE a.id = ANY(:apps)
         """  # noqa: S608 - only constants are put in
     return CompiledStatement(bound(sql, {"apps": ARRAY(Uuid())}), plain=True)
@@ -39,19 +38,14 @@ _NAMES = CompiledStatement(
 )
 """List the names of the apps of a `user`, and log that."""
 
-_CREATED = _of_each_app("*", "created_at", "memories", "r.state <> 'deleted'")
+_CREATED = _of_each_app("*", "created_at", "memories", "AND r.state <> 'deleted'")
 """Counts for each of the `apps` the memories that it wrote and that are not deleted, in all and lately."""
 
 # Counts in the order of an index: PostgreSQL 16 and later need no sort for this, and it takes three quarters of the
 # time of counting the rows of a SELECT DISTINCT.
-_ACCESSED = [
-    _of_each_app(
-        "DISTINCT r.memory_id", "accessed_at", "memory_access_logs", str(half.of(literal_column("r.memory_id")))
-    )
-    for half in IdPartition
-]
-"""Counts the distinct memories that each of the `apps` accessed, in all and lately, with the time of the last access.
-In two halves."""
+_ACCESSED = _of_each_app("DISTINCT r.memory_id", "accessed_at", "memory_access_logs")
+"""Counts for each of the `apps` the distinct memories that it accessed, in all and lately, with the time of the last
+access."""
 
 _DETAIL = text(
     """
@@ -124,15 +118,14 @@ class Apps:
     async def _counts(self, apps: Sequence[UUID]) -> dict[UUID, tuple[Any, ...]]:
         """Returns for each app how much it wrote and accessed, in all and lately: the fields of `_COUNTED`.
 
-        Uses three connections at once, because an app may have written and accessed very many.
+        Uses two connections at once, because an app may have written and accessed very many.
         """
-        created, *accessed = await asyncio.gather(*(self._counted(count, apps) for count in (_CREATED, *_ACCESSED)))
-        found = {}
+        created, accessed = await asyncio.gather(self._counted(_CREATED, apps), self._counted(_ACCESSED, apps))
+        counts = {}
         for app in apps:
-            different, recent, last = zip(*(half[app] for half in accessed), strict=True)
-            total, lately, newest = created[app]
-            found[app] = total, sum(different), lately, sum(recent), max(filter(None, last), default=None), newest
-        return found
+            (wrote, lately, newest), (read, recent, last) = created[app], accessed[app]
+            counts[app] = wrote, read, lately, recent, last, newest
+        return counts
 
     async def _counted(self, count: CompiledStatement, apps: Sequence[UUID]) -> dict[UUID, Sequence[Any]]:
         async with self._database.planned() as tx:

@@ -116,29 +116,6 @@ def _valid(rows: Any, states: Sequence[str]) -> ColumnElement[bool]:
     return or_(holds, *(rows.state == _constant(state, "::memory_state") for state in before))
 
 
-def reads_most(caller: Caller, states: Sequence[str]) -> bool:
-    """Returns True if no rule and no namespace hides active rows from the caller, so that few rows are hidden."""
-    return caller.owner and caller.everywhere and "active" in states
-
-
-def hidden_from(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",)) -> ColumnElement[bool]:
-    """Returns a predicate for the rows of the caller's user that `readable_by` excludes, with the same parameters.
-
-    For a caller who `reads_most`, it adds a condition that all of these rows meet, so that a small index finds them.
-    """
-    hidden = and_(
-        rows.user_id == bindparam("caller_user_id"),
-        readable_by(caller, rows, states=states).is_not(literal_column("true")),
-    )
-    return and_(hidden, is_set_aside(rows)) if reads_most(caller, states) else hidden
-
-
-def is_set_aside(rows: Any) -> ColumnElement[bool]:
-    """The rows that may be hidden from a caller who `reads_most`. Matches the condition of their partial index."""
-    not_active = rows.state != _constant("active", "::memory_state")
-    return or_(not_active, rows.expires_at.is_not(None), rows.valid_until.is_not(None))
-
-
 def is_visible(rows: Any) -> ColumnElement[bool]:
     """The rows in the namespaces that the caller's credential can access. Part of `readable_by`."""
     namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))

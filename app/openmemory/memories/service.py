@@ -36,7 +36,7 @@ from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import restoring, transitions
 from openmemory.memories.listing import pages, ranked
 from openmemory.memories.listing.criteria import ListCriteria, parameters
-from openmemory.memories.listing.pages import ListAccess, Slice
+from openmemory.memories.listing.pages import ListAccess
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import (
     Amendment,
@@ -264,7 +264,7 @@ class Memories:
         query = self.intake.narrowed(caller, query)
         await self._rates.search(caller)
         look = ListAccess(caller, AccessType.EXPORT if export else AccessType.LIST, hashes=True)
-        return await pages.page(self._database, look, query, Slice(offset, limit))
+        return await pages.page(self._database, look, query, offset=offset, limit=limit)
 
     async def paused_note(self, caller: Caller) -> str | None:
         """Says that the calling app is paused, so that it lists no memory. None if it is not."""
@@ -277,7 +277,7 @@ class Memories:
     async def count(self, caller: Caller) -> int:
         """The number of active memories that the caller may read. It counts as no access to them."""
         caller.may_read()
-        return await pages.count(self._database, caller, self.intake.narrowed(caller, MemoryQuery()))
+        return await pages.total(self._database, caller, self.intake.narrowed(caller, MemoryQuery()))
 
     async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
         """A page of five memories that share categories with one: most shared categories first, then the newest.
@@ -290,7 +290,7 @@ class Memories:
         caller.may_read()
         validation.between(page, "page", 1, 1_000_000)
         await self._rates.search(caller)
-        found = await ranked.related(self._database, caller, memory_id, Slice((page - 1) * RELATED, RELATED))
+        found = await ranked.related(self._database, caller, memory_id, offset=(page - 1) * RELATED, limit=RELATED)
         if found is None:
             raise repository.no_memory()
         return Page(items=found.records, total=found.total, page=page, size=RELATED)

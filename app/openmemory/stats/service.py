@@ -18,7 +18,7 @@ from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.listing import pages, ranked
-from openmemory.memories.listing.pages import ListAccess, Slice
+from openmemory.memories.listing.pages import ListAccess
 from openmemory.memories.repository import KEPT_STATES
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.memories.service import MAX_PAGE_SIZE
@@ -124,7 +124,7 @@ class Stats:
         query = MemoryQuery(states=KEPT_STATES, app_ids=(app_id,))
         async with self._database.statement() as tx:
             await must_be_theirs(tx, caller, app_id)
-        records, total = await pages.page(self._database, ListAccess(caller), query, Slice(offset, page_size))
+        records, total = await pages.page(self._database, ListAccess(caller), query, offset=offset, limit=page_size)
         memories = [MemoryOfApp.of(record) for record in records]
         return AppMemories(total=total, page=page, page_size=page_size, memories=memories)
 
@@ -138,7 +138,7 @@ class Stats:
         offset = _start(caller, page, page_size)
         async with self._database.statement() as tx:
             await must_be_theirs(tx, caller, app_id)
-        records, total = await ranked.accessed(self._database, caller, app_id, Slice(offset, page_size))
+        records, total = await ranked.accessed(self._database, caller, app_id, offset=offset, limit=page_size)
         memories = [Accessed(memory=AccessedMemory.of(record), access_count=count) for record, count in records]
         return AppAccesses(total=total, page=page, page_size=page_size, memories=memories)
 

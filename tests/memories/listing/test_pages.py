@@ -13,8 +13,6 @@ from sqlalchemy import text
 
 from openmemory.errors import Forbidden
 from openmemory.identity.caller import Caller
-from openmemory.memories.listing import pages as listing
-from openmemory.memories.listing.pages import Slice
 from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.models import SHORT
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
@@ -132,28 +130,14 @@ FILTERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("few", [0, listing.MAX_SORTED_HITS])
 @pytest.mark.parametrize("sort", sorted(SORTABLE))
 async def test_a_list_is_exact_in_what_it_holds_and_in_its_order(
-    services: Services,
-    shared: tuple[Caller, list[MemoryRecord]],
-    sort: str,
-    few: int,
-    monkeypatch: pytest.MonkeyPatch,
+    services: Services, shared: tuple[Caller, list[MemoryRecord]], sort: str
 ):
-    """With few hits and filings allowed and with none, which takes the way of many, as do texts that are common.
-
-    What asks for no text has one way.
-    """
-    monkeypatch.setattr(listing, "MAX_SORTED_HITS", few)
-    monkeypatch.setattr(listing, "MAX_SINGLE_READS", min(few, listing.MAX_SINGLE_READS))
     owner, world = shared
     for name, filters in FILTERS.items():
-        if not few and "text" not in filters:
-            continue
         size = 7 if filters.keys() <= {"states"} else 13
         for descending in (False, True):
-            monkeypatch.setattr(listing, "SAMPLE", 1 if descending and not few else 400)
             query = MemoryQuery(sort=sort, descending=descending, **filters)
             wanted = [one.id for one in expected(world, query)]
             found = []
@@ -191,12 +175,9 @@ async def test_an_apps_list_and_its_total_hold_what_rules_allow(
             assert got.total == len(got.items)
 
 
-async def test_related_memories_of_many_are_those_of_few(
-    services: Services, owner: Caller, world: list[MemoryRecord], monkeypatch: pytest.MonkeyPatch
+async def test_related_memories_are_ordered_by_shared_categories(
+    services: Services, owner: Caller, world: list[MemoryRecord]
 ):
-    """Levels that hold many are looked at one memory after the other, and read from the nearer end."""
-    from openmemory.memories.listing import ranked
-
     one = next(each for each in world if len(each.categories) == 3 and each.state is State.ACTIVE)
     shared = {
         each.id: len(set(each.categories) & set(one.categories))
@@ -205,25 +186,9 @@ async def test_related_memories_of_many_are_those_of_few(
     }
     by_age = sorted(world, key=lambda each: (each.created_at, each.id.int), reverse=True)
     wanted = [each.id for each in sorted(by_age, key=lambda each: -shared.get(each.id, 0)) if shared.get(each.id)]
-    for few in (0, ranked.MAX_SORTED_HITS):
-        monkeypatch.setattr(ranked, "MAX_SORTED_HITS", few)
-        pages = [await services.memories.related(owner, one.id, page=page) for page in range(1, len(wanted) // 5 + 3)]
-        assert [each.id for page in pages for each in page.items] == wanted
-        assert {page.total for page in pages} == {len(wanted)}
-
-
-@pytest.mark.parametrize(
-    ("offset", "limit", "total", "slice_"),
-    [
-        (0, 10, 100, Slice(0, 10)),
-        (50, 10, 100, Slice(50, 10)),
-        (60, 10, 100, Slice(30, 10, backwards=True)),
-        (95, 10, 100, Slice(0, 5, backwards=True)),
-        (100, 10, 100, Slice(0, 0, backwards=True)),
-    ],
-)
-def test_a_page_is_read_from_the_nearer_end(offset: int, limit: int, total: int, slice_: Slice):
-    assert Slice(offset, limit).of(total) == slice_
+    pages = [await services.memories.related(owner, one.id, page=page) for page in range(1, len(wanted) // 5 + 3)]
+    assert [each.id for page in pages for each in page.items] == wanted
+    assert {page.total for page in pages} == {len(wanted)}
 
 
 async def test_facts_are_disputed_only_within_their_namespace(services: Services, owner: Caller) -> None:

@@ -22,6 +22,7 @@ from sqlalchemy import (
     cast,
     func,
     literal_column,
+    or_,
     select,
     true,
 )
@@ -29,11 +30,11 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import aliased
 
 from openmemory.access.models import App
-from openmemory.access.readable import readable_by, reads_most
+from openmemory.access.readable import readable_by
 from openmemory.audit.access_log import READS
 from openmemory.audit.models import MemoryAccessLog
 from openmemory.identity.caller import Caller, Default
-from openmemory.memories.models import HAS_METADATA, LOOKS_LIKE_KEY_VALUES, Category, Memory, MemoryCategory
+from openmemory.memories.models import HAS_METADATA, IS_ACTIVE, LOOKS_LIKE_KEY_VALUES, Category, Memory, MemoryCategory
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.memories.state import State
 from openmemory.serialization import exact_json
@@ -43,6 +44,12 @@ OWN_ASSIGNMENTS = MemoryCategory.user_id == bindparam("caller_user_id", type_=Uu
 
 _NO_LABELS: Any = literal_column("'{}'::text[]")
 _ONE: Any = literal_column("1")
+_TRIGRAM_INDEXES: tuple[tuple[ColumnElement[bool], set[State]], ...] = (
+    (IS_ACTIVE, {State.ACTIVE}),
+    (literal_column("memories.state IN ('paused', 'archived')"), {State.PAUSED, State.ARCHIVED}),
+    (literal_column("memories.state = 'deleted'"), {State.DELETED}),
+)
+"""The conditions of the partial indexes of texts, each with its states. Deleted memories have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +78,20 @@ class ListCriteria:
         return Caller.anyone(owner=self.owner, default=self.default, everywhere=self.everywhere)
 
     @property
-    def reads_most(self) -> bool:
-        """True if little is hidden from the caller."""
-        return reads_most(self.caller, self.states)
-
-    @property
-    def only_by_category(self) -> bool:
-        """True if the only filter is on category ids and little is hidden from the caller."""
-        return self.reads_most and bool(self.filters) and self.filters <= {"category_id", "category_ids"}
-
-    @property
     def readable(self) -> ColumnElement[bool]:
         """The memories in the requested states that the caller may read."""
         return readable_by(self.caller, Memory, states=self.states)
 
     def matching(self, *, text: bool = True) -> ColumnElement[bool]:
         """The matching memories that the caller may read. With `text=False` the text filter is ignored."""
-        names = (name for name in FILTERS if name in self.filters and (text or name != "text"))
-        disputed = [is_disputed(self.caller)] if "disputed" in self.filters else []
-        return and_(self.readable, *(FILTERS[name]() for name in names), *disputed)
+        filters = [filter_() for name, filter_ in FILTERS.items() if name in self.filters]
+        if "disputed" in self.filters:
+            filters.append(is_disputed(self.caller))
+        if text and "text" in self.filters:
+            filters.append(_contains(self.states))
+        if text and "short_text" in self.filters:
+            filters.append(Memory.folded.like(func.lower(_bound("short_text", Text()))))
+        return and_(self.readable, *filters)
 
 
 def parameters(caller: Caller, query: MemoryQuery) -> dict[str, Any]:
@@ -100,18 +102,6 @@ def parameters(caller: Caller, query: MemoryQuery) -> dict[str, Any]:
 def like_pattern(part: str) -> str:
     """The LIKE pattern for texts that contain `part`. Escapes special characters."""
     return "%" + re.sub(r"([%_\\])", r"\\\1", part) + "%"
-
-
-def holds() -> ColumnElement[bool]:
-    """Matches texts that contain the search text, ignoring case."""
-    return Memory.content.ilike(_bound("text", Text()))
-
-
-def is_assigned(*, one: bool) -> ColumnElement[bool]:
-    """The assignments to the requested categories. With a single one, the planner knows that no memory comes twice."""
-    category: Any = MemoryCategory.category_id
-    wanted = category == _bound("category_id", Uuid()) if one else category == _any("category_ids", Uuid())
-    return and_(OWN_ASSIGNMENTS, wanted)
 
 
 def facts_of(caller: Caller) -> CTE:
@@ -166,9 +156,13 @@ def is_unread() -> ColumnElement[bool]:
 
 
 def _values(query: MemoryQuery) -> dict[str, Any]:
+    # A memory has a category at most once: for one category, the planner looks for no duplicates.
     one = query.category_ids[0] if len(query.category_ids) == 1 else None
+    pattern = like_pattern(query.text) if query.text else None
+    has_trigrams = re.search(r"\w{3}", query.text or "") is not None
     return {
-        "text": like_pattern(query.text) if query.text else None,
+        "text": pattern if has_trigrams else None,
+        "short_text": None if has_trigrams else pattern,
         "app_ids": list(query.app_ids),
         "namespaces": list(query.namespaces),
         "threads": list(query.threads),
@@ -195,34 +189,36 @@ def _any(name: str, of: Any) -> Any:
     return func.any(_bound(name, ARRAY(of)))
 
 
-def _assigned_by_name() -> ColumnElement[bool]:
-    by_name = (
-        select(MemoryCategory.memory_id)
-        .join(Category, Category.id == MemoryCategory.category_id)
-        .where(OWN_ASSIGNMENTS, Category.name == _any("categories", Text()))
-    )
-    return Memory.id.in_(by_name)
+def _contains(states: tuple[State, ...]) -> ColumnElement[bool]:
+    """Matches texts that contain the search text, ignoring case. The states are named as in the trigram indexes."""
+    contains = Memory.content.ilike(_bound("text", Text()))
+    return or_(*(and_(condition, contains) for condition, of in _TRIGRAM_INDEXES if of & set(states)))
 
 
-def _assigned(*, one: bool) -> ColumnElement[bool]:
-    return Memory.id.in_(select(MemoryCategory.memory_id).where(is_assigned(one=one)))
+def _assigned(category: ColumnElement[bool]) -> ColumnElement[bool]:
+    return Memory.id.in_(select(MemoryCategory.memory_id).where(OWN_ASSIGNMENTS, category))
+
+
+def _named() -> Any:
+    """The ids of the requested categories, as an array: for a join, the planner would expect few assignments."""
+    return func.array(select(Category.id).where(Category.name == _any("categories", Text())).scalar_subquery())
 
 
 FILTERS: dict[str, Callable[[], ColumnElement[bool]]] = {
-    "text": holds,
     "app_ids": lambda: Memory.app_id == _any("app_ids", Uuid()),
     "namespaces": lambda: Memory.namespace == _any("namespaces", Text()),
     "threads": lambda: Memory.thread_id == _any("threads", Text()),
     "kinds": lambda: Memory.kind == _any("kinds", Text()),
     "created_from": lambda: Memory.created_at >= _bound("created_from", Memory.created_at.type),
     "created_to": lambda: Memory.created_at <= _bound("created_to", Memory.created_at.type),
-    "category_id": lambda: _assigned(one=True),
-    "category_ids": lambda: _assigned(one=False),
-    "categories": _assigned_by_name,
+    "category_id": lambda: _assigned(MemoryCategory.category_id == _bound("category_id", Uuid())),
+    "category_ids": lambda: _assigned(MemoryCategory.category_id == _any("category_ids", Uuid())),
+    "categories": lambda: _assigned(MemoryCategory.category_id == func.any(_named())),
     "expiring": lambda: Memory.expires_at.is_not(None),
     "successor": lambda: Memory.superseded_by == _bound("successor", Uuid()),
     "metadata": lambda: and_(HAS_METADATA, Memory.metadata_.contains(cast(_bound("metadata", Text()), JSONB))),
     "flagged": lambda: Memory.labels != _NO_LABELS,
     "unread": is_unread,
 }
-"""The filters of a list, by the name of the parameter that the condition binds. `disputed` depends on the caller."""
+"""The filters of a list, by the name of the parameter that they bind. `disputed` and the two of texts are
+in `ListCriteria.matching`."""
