@@ -72,7 +72,7 @@ async def measured(lines: list[dict[str, Any]]) -> list[Pair]:
 def _alike(old: ComparedText, new: ComparedText) -> bool:
     """True if the numbers, names, identifiers and negations are the same."""
     features = [
-        (each.numbers, each.identifiers, frozenset(each.named[0]), any(map(_negates, each.words)))
+        (each.numbers, each.identifiers, frozenset(each.names[0]), any(map(_negates, each.words)))
         for each in (old, new)
     ]
     return features[0] == features[1]

@@ -79,7 +79,7 @@ def plainly(*arguments: str, given: str = "", below: bool = False) -> Control:
     """A control: one command of Git."""
 
     def run(one: Hostile) -> None:
-        git(one.root / one.below if below else one.root, *arguments, data=given, check=False)
+        git(one.root / one.below if below else one.root, *arguments, given=given, check=False)
 
     return run
 
@@ -287,7 +287,7 @@ def _gpg(one: Hostile) -> None:
     signed = git(one.root, "cat-file", "commit", "HEAD").replace(
         "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n -----END PGP SIGNATURE-----\n\n", 1
     )
-    git(one.root, "reset", "-q", git(one.root, "hash-object", "-t", "commit", "-w", "--stdin", data=signed + "\n"))
+    git(one.root, "reset", "-q", git(one.root, "hash-object", "-t", "commit", "-w", "--stdin", given=signed + "\n"))
     one.config(gpg__program=one.program, log__showSignature="true")
 
 

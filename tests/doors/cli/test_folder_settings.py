@@ -99,12 +99,16 @@ NOT_HERE = {("mcp",), ("connect",), ("hooks", "add"), ("service", "install"), ("
 """They read no settings of the working folder."""
 
 
+CHOICES = {"part": "llm"}
+"""Values of the arguments that take only some words."""
+
+
 def _arguments(names: tuple[str, ...], command: Any) -> list[str]:
     """Arguments that the command accepts."""
     found = list(names)
     for one in command.params:
         if one.param_type_name == "argument" and one.required:
-            found += ["12345678"] * max(1, one.nargs)
+            found += [CHOICES.get(one.name, "12345678")] * max(1, one.nargs)
         elif one.required:
             found += [one.opts[0], "1"]
     return found
