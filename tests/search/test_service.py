@@ -114,6 +114,15 @@ async def test_a_caller_who_may_read_k_of_many_gets_k(services: Services, new_us
     assert {result.id for result in answer.results} == set(allowed)
 
 
+async def test_signs_are_found_without_the_model(services: Services, app_caller: Caller, searching: Searching):
+    ids = await delivered(services, app_caller, "the arrow => maps a key", "My bicycle is red.")
+    search = searching(AwayEmbedder())
+    answer = await search.search(app_caller, SearchQuery("=>", explain=True))
+    assert [result.id for result in answer.results] == ids[:1]
+    assert answer.explanation is not None
+    assert answer.explanation.embedded is None
+
+
 async def test_filters_restrict_both_arms(services: Services, owner: Caller):
     old = datetime(2023, 1, 1, tzinfo=UTC)
     work = await delivered(services, owner, "tea at work", namespace="work", thread_id="t", kind="note", created_at=old)

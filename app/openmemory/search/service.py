@@ -363,7 +363,8 @@ class Search:
                 if exhausted and (strict or all(hit.id in found.rows for hit in words)):
                     break
                 width, strict, most = width * WIDENING, True, None
-            embedded = (await lookups.question).text if dense.answered else None
+            asked = dense.answered and has_words(context.query.text)  # the model is not asked about signs
+            embedded = (await lookups.question).text if asked else None
         return FoundRows(found, method, dense.note, last, embedded)
 
     async def _by_time(self, context: SearchContext) -> SearchAnswer:
