@@ -8,20 +8,23 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import false, text
+from sqlalchemy import text
 
+from openmemory.access.rules import ALL
 from openmemory.identity.caller import Caller
 from openmemory.index.bm25 import K1, MEAN_LENGTH, B
 from openmemory.index.port import Filter
-from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.memories.state import State
 from openmemory.search import statistics
 from openmemory.search.commonness import smoothed_idf
+from openmemory.search.compiled_filter import compiled_filter
+from openmemory.search.filters import parsed
 from openmemory.search.lexical import MOST, LexicalHit, LexicalSearch, search
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.query_analysis import analysed
 from openmemory.search.query_text import STOP_WORDS
+from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 
 STEMS = {"apple": "appl", "candle": "candl"}
@@ -33,13 +36,12 @@ async def remember(services: Services, caller: Caller, *texts: str, **fields: An
 
 
 async def look(
-    services: Services, caller: Caller, query: str, limit: int = 10, readable: Any = None, **where: Any
+    services: Services, caller: Caller, query: str, limit: int = 10, ids: tuple[UUID, ...] | None = None, **filters: Any
 ) -> list[LexicalHit]:
+    query = query.replace("\x00", " ")
+    where = compiled_filter(caller, SearchQuery(query, **filters)).within(ALL, ids).lexical
     async with services.database.statement() as connection:
-        where_ = LexicalFilter(caller.user_id, **where)
-        query = query.replace("\x00", " ")
-        analysis = await analysed(connection, query, where_)
-        return await LexicalSearch(query, analysis, where_, limit, limit, readable=readable).hits(connection)
+        return await search(connection, query, where, limit)
 
 
 async def fill(services: Services, caller: Caller, count: int, content: str, namespace: str = "default") -> None:
@@ -152,12 +154,12 @@ async def test_filters_leave_only_what_matches_them(services: Services, app_call
         return {hit.id for hit in await look(services, app_caller, "tiger", **where)}
 
     assert await found() == everything
-    assert await found(thread="t1") == {thread}
+    assert await found(threads=("t1",)) == {thread}
     assert await found(kinds=("note",)) == {kind}
-    assert await found(apps=(other.app_id,)) == {app}
-    assert await found(since=now - timedelta(days=2)) == {thread, kind, app}
-    assert await found(until=now - timedelta(days=2)) == {plain, thread}
-    assert await found(until=now - timedelta(days=2, microseconds=1)) == {plain}
+    assert await found(app_ids=(other.app_id,)) == {app}
+    assert await found(created_from=now - timedelta(days=2)) == {thread, kind, app}
+    assert await found(created_to=now - timedelta(days=2)) == {plain, thread}
+    assert await found(created_to=now - timedelta(days=2, microseconds=1)) == {plain}
     assert await found(ids=(plain, kind)) == {plain, kind}
     assert await found(ids=(plain, kind), kinds=("note",)) == {kind}
     assert await found(ids=()) == set()
@@ -175,14 +177,14 @@ async def test_only_active_and_unexpired_memories_are_found(services: Services, 
     assert [hit.id for hit in await look(services, app_caller, "tige")] == [kept]
 
 
-async def test_a_predicate_that_passes_over_the_best_still_leaves_as_many_as_asked_for(
+async def test_a_filter_that_passes_over_the_best_still_leaves_as_many_as_asked_for(
     services: Services, app_caller: Caller
 ):
     await remember(services, app_caller, *(f"tiger tiger tiger {i}" for i in range(30)))
     wanted = await remember(services, app_caller, *(f"tiger seen from afar number {i}" for i in range(5)), kind="far")
-    hits = await look(services, app_caller, "tiger", 5, readable=Memory.kind == "far")
+    hits = await look(services, app_caller, "tiger", 5, filter=parsed({"kind": {"ne": "memory"}}))
     assert {hit.id for hit in hits} == set(wanted)
-    assert await look(services, app_caller, "tiger", readable=false()) == []
+    assert await look(services, app_caller, "tiger", kinds=("none",)) == []
 
 
 @pytest.mark.parametrize(
@@ -194,6 +196,8 @@ async def test_a_predicate_that_passes_over_the_best_still_leaves_as_many_as_ask
         ("東京タワーに行きました", "東京"),
         ("Listening to The Who", "the who"),
         (r"The share is \\server\50%_off", "50%_off"),
+        ("Die Krankenversicherung kostet viel", "Welche Versicherung?"),
+        ("犬の名前はハチです", "犬"),
     ],
 )
 async def test_what_stemming_misses_is_found_by_parts_of_words(
@@ -202,6 +206,16 @@ async def test_what_stemming_misses_is_found_by_parts_of_words(
     (wanted,) = await remember(services, app_caller, memory)
     await remember(services, app_caller, "Nothing of the sort", "Something else altogether")
     assert [hit.id for hit in await look(services, app_caller, query)] == [wanted]
+
+
+async def test_of_parts_of_words_those_that_hold_more_of_the_query_come_first(services: Services, app_caller: Caller):
+    word, both, whole = await remember(
+        services, app_caller, "outgardening", "outgardening at harborside", "outgardening harbors"
+    )
+    hits = await look(services, app_caller, "ardening harbor")
+    assert [hit.id for hit in hits] == [whole, both, word]
+    assert all(hit.partial for hit in hits[1:])
+    assert 0.5 == hits[1].coverage > hits[2].coverage > 0
 
 
 async def test_whole_words_come_before_parts_of_words(services: Services, app_caller: Caller):

@@ -10,20 +10,15 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_
-
-from openmemory.access.readable import readable_by
 from openmemory.access.rules import ALL, Rules
 from openmemory.embeddings.chance import USUAL, ChanceCosine
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
-from openmemory.identity.caller import Caller, Default
 from openmemory.index.port import Hit, IndexUnavailable
 from openmemory.search.as_of import unchanged_since
 from openmemory.search.as_of_candidates import ChangedMemories, changed_memories
-from openmemory.search.compiled_filter import SearchScope
+from openmemory.search.compiled_filter import SearchScope, compiled_filter
 from openmemory.search.context import SearchContext
-from openmemory.search.corpus import MEMORIES, Corpus
-from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
+from openmemory.search.corpus import MEMORIES
 from openmemory.search.lexical import LexicalHit, LexicalSearch, best_first
 from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.own_writes import delivered
@@ -78,7 +73,7 @@ class Lookups:
         # Started first, since it takes longest: a thread embeds while PostgreSQL works.
         space, text = context.space, context.query.text
         whole = _started(space.query(text)) if space.embedder.tokenwise else None
-        self.scope = _started(_scope(context))
+        self.scope = _started(analysed_scope(context))
         self.question = _started(_question(context, self.scope, whole))
         self.written = (
             _started(_written(context, self.scope)) if len(context.times) == 1 and context.corpus is MEMORIES else None
@@ -130,16 +125,13 @@ async def lexical_candidates(
     """The best memories by words.
 
     The index answers. PostgreSQL answers if the index does not, or may lack memories, and for those that the index does
-    not contain yet. Conditions beyond those of the index are applied here only if `strict`, or if a filter would let
-    few memories through. Read-back applies them in any case.
+    not contain yet. `strict`: PostgreSQL alone answers, since it applies all conditions.
     """
     scope, query = await lookups.scope
+    search = lexical_search(context, scope.lexical, query, limit)
     if not has_words(context.query.text):
-        search = lexical_search(context, scope.lexical, query, limit, filtered=True)
         async with context.database.statement() as tx:
-            return await search.signs(tx)
-    filtered = strict or (scope.lexical.ids is None and context.filter.beyond_words)
-    search = lexical_search(context, scope.lexical, query, limit, filtered=filtered)
+            return await search.as_written(tx)
     hits, waiting = None, query.waiting or ()
     if not strict and is_served_by_index(context, scope, query):
         try:
@@ -165,27 +157,11 @@ def is_served_by_index(context: SearchContext, scope: SearchScope, query: QueryA
 
 
 def lexical_search(
-    context: SearchContext,
-    where: LexicalFilter,
-    query: QueryAnalysis,
-    limit: int,
-    *,
-    filtered: bool,
-    text: str | None = None,
+    context: SearchContext, where: LexicalFilter, query: QueryAnalysis, limit: int, *, text: str | None = None
 ) -> LexicalSearch:
-    """A search by the words of the query, or of another text. `filtered`: for what meets all conditions of the
-    search."""
+    """A search by the words of the query, or of another text."""
     text = (context.query.text if text is None else text).replace("\x00", " ")
-    search = LexicalSearch(text, query, where, limit, min(limit, context.limit))
-    if not filtered:
-        return search
-    caller, shape = context.caller, context.filter.shape
-    return replace(
-        search,
-        readable=_readable(caller.owner, caller.default, context.corpus, shape),
-        parameters=context.filter.parameters,
-        kept=is_usual(shape),
-    )
+    return LexicalSearch(text, query, where, limit, min(limit, context.limit))
 
 
 async def listed(
@@ -220,14 +196,13 @@ async def listed(
 
 async def holds_literally(context: SearchContext) -> bool:
     """Returns True if a memory contains a query without meaningful words as it is written, such as "The Who"."""
-    where = context.filter.lexical
+    scope, query = await analysed_scope(context)
     async with context.database.statement() as tx:
-        query = await analysed(tx, context.query.text, where)
-        hits = await lexical_search(context, where, query, 1, filtered=True).hits(tx)
+        hits = await lexical_search(context, scope.lexical, query, 1).hits(tx)
     return any(hit.partial for hit in hits)
 
 
-async def _scope(context: SearchContext) -> AnalysedScope:
+async def analysed_scope(context: SearchContext) -> AnalysedScope:
     """The memories that the arms look at, and the analysed query.
 
     Reads the rules of the app, and the ids that match the query's filters if these are few and the index cannot apply
@@ -285,9 +260,10 @@ async def _question(
 async def _written(context: SearchContext, analysing: Awaitable[AnalysedScope]) -> list[LexicalHit]:
     """The memories written at a time that contain a word of the query, also those that are not among the best."""
     [then], (scope, query) = context.times, await analysing
-    where = scope.lexical
-    where = replace(where, since=where.since or then.start, until=where.until or then.end)
-    search = replace(lexical_search(context, where, query, CANDIDATES, filtered=False), enough=0)
+    since, until = context.query.created_from or then.start, context.query.created_to or then.end
+    within = compiled_filter(context.caller, replace(context.query, created_from=since, created_to=until))
+    where = within.within(scope.rules, scope.lexical.ids).lexical
+    search = replace(lexical_search(context, where, query, CANDIDATES), enough=0)
     async with context.database.statement() as tx:
         return await search.hits(tx)
 
@@ -301,11 +277,3 @@ async def _changed(
     except EmbedderUnavailable:
         vector = None
     return await changed_memories(context, query, vector)
-
-
-@by_shape
-def _readable(owner: bool, default: Default, corpus: Corpus, shape: Shape) -> ColumnElement[bool]:
-    """The predicate for what callers of one kind may read of a query's matches: one object, so that statements with it
-    are cached."""
-    rows = corpus.rows
-    return and_(readable_by(Caller.anyone(owner=owner, default=default), rows), predicate(shape, rows))

@@ -58,7 +58,7 @@ class CompiledFilter:
     """The conditions of one search in the forms that its stages need.
 
     `predicate(shape)` with the `parameters` is all of them in SQL; the parameters are also those of `readable_by`.
-    `lexical` and `index` are the conditions that the statement of the words and the index can apply themselves.
+    `lexical` has them too, and `index` those that the index can apply itself.
     """
 
     shape: Shape
@@ -67,8 +67,6 @@ class CompiledFilter:
     index: Filter
     beyond_index: bool
     """The index cannot apply all of the conditions."""
-    beyond_words: bool
-    """The statement of the words cannot apply all of the conditions."""
     corpus: Corpus = MEMORIES
 
     def within(self, rules: Rules, ids: tuple[UUID, ...] | None = None) -> SearchScope:
@@ -100,16 +98,7 @@ def compiled_filter(caller: Caller, query: SearchQuery, corpus: Corpus = MEMORIE
     return CompiledFilter(
         shape,
         caller.parameters | binds,
-        LexicalFilter(
-            user,
-            namespaces=spaces,
-            thread=query.threads[0] if len(query.threads) == 1 else None,
-            kinds=kinds,
-            apps=apps,
-            since=query.created_from,
-            until=query.created_to,
-            kind=corpus.kind,
-        ),
+        LexicalFilter(user, namespaces=spaces, kind=corpus.kind, shape=shape, parameters=binds),
         Filter(corpus.kind.tenant(user), namespaces=spaces, kinds=kinds, apps=apps, rules=ALL),
         beyond_index=bool(
             query.filter
@@ -121,15 +110,6 @@ def compiled_filter(caller: Caller, query: SearchQuery, corpus: Corpus = MEMORIE
             or query.categories
             or query.created_from
             or query.created_to
-        ),
-        beyond_words=bool(
-            query.filter
-            or query.below
-            or query.languages
-            or query.symbol
-            or query.speakers
-            or query.categories
-            or len(query.threads) > 1
         ),
         corpus=corpus,
     )

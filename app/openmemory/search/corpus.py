@@ -24,6 +24,7 @@ class Corpus(NamedTuple):
 
 MEMORIES = Corpus(ItemKind.MEMORY, Memory)
 PASSAGES = Corpus(ItemKind.PASSAGE, Passage)
+CORPORA = {one.kind: one for one in (MEMORIES, PASSAGES)}
 
 # In the order of an index: for an EXISTS the planner may scan the table, all of it for a user who has none.
 _FIRST = select(Passage.id).where(Passage.user_id == bindparam("user", type_=Uuid))

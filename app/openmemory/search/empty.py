@@ -24,7 +24,7 @@ from openmemory.search.context import SearchContext
 from openmemory.search.explanation import SearchRound
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.periods import Period
-from openmemory.search.query_text import STOP_WORDS
+from openmemory.search.query_text import STOP_WORDS, bare_words
 from openmemory.search.readback import log_search
 from openmemory.search.results import ReadRows, search_answer
 from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
@@ -152,7 +152,7 @@ def _period(time: Period, zone: tzinfo) -> str:
 def looked_for(query: str) -> str:
     """The query as a note repeats it: the words of the query without stop words, or the query itself if it
     has none."""
-    every = [word.strip(".,;:!?¿¡()\"'“”„«»…？！。、") or word for word in query.split()]
+    every = bare_words(query)
     found = [word for word in every if word.lower() not in STOP_WORDS] or every
     said = " ".join(found[:MAX_WORDS])
     cut = len(found) > MAX_WORDS or len(said) > MAX_CHARACTERS

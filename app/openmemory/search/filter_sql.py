@@ -128,7 +128,7 @@ def predicate(shape: Shape, rows: Any = Memory) -> ColumnElement[bool]:
         case ():
             return literal_column("true")
         case _Leaf():
-            return _metadata(shape) if shape.field == "metadata" else _own(shape, rows)
+            return _metadata(shape, rows) if shape.field == "metadata" else _own(shape, rows)
         case (type() as kind, parts) if kind is All:
             return and_(*(predicate(part, rows) for part in parts))
         case (type() as kind, parts) if kind is Either:
@@ -192,14 +192,14 @@ def _own(leaf: _Leaf, rows: Any) -> ColumnElement[bool]:
         return of_files
     if leaf.field in ("category", "category_id"):
         filed = select(MemoryCategory.memory_id).where(
-            MemoryCategory.memory_id == Memory.id, MemoryCategory.user_id == bindparam("caller_user_id")
+            MemoryCategory.memory_id == rows.id, MemoryCategory.user_id == bindparam("caller_user_id")
         )
         if leaf.field == "category_id":
             filed = filed.where(_compared(leaf, MemoryCategory.category_id))
         elif leaf.operator is not Operator.EXISTS:
             filed = filed.join(Category, Category.id == MemoryCategory.category_id)
             filed = filed.where(_compared(leaf, Category.name))
-        return filed.correlate(Memory).exists()
+        return filed.correlate(rows).exists()
     return _compared(leaf, getattr(rows, leaf.field))
 
 
@@ -247,10 +247,10 @@ def _metadata_binds(leaf: _Leaf, test: Comparison) -> dict[str, Any]:
     return binds | {name: exact_json.for_jsonb(value)}
 
 
-def _metadata(leaf: _Leaf) -> ColumnElement[bool]:
+def _metadata(leaf: _Leaf, rows: Any) -> ColumnElement[bool]:
     if leaf.looked_up:
-        return or_(*(_holds(f"{leaf.name}_{number}") for number in range(leaf.values)))
-    value: ColumnElement[Any] = Memory.metadata_.expression
+        return or_(*(_holds(f"{leaf.name}_{number}", rows) for number in range(leaf.values)))
+    value: ColumnElement[Any] = rows.metadata_.expression
     for number in range(leaf.parts):
         # Unlike `#>`, this descends into objects only, as `@>` does.
         value = value.op("->", return_type=JSONB())(bindparam(f"{leaf.name}_in_{number}", type_=Text()))
@@ -261,13 +261,13 @@ def _metadata(leaf: _Leaf) -> ColumnElement[bool]:
         case Operator.IN:
             return value == func.any(cast(bindparam(leaf.name, type_=ARRAY(Text)), ARRAY(JSONB)))
         case Operator.CONTAINS | Operator.ICONTAINS:
-            return _has_part(leaf, value)
+            return _has_part(leaf, value, rows)
     return _in_range(leaf, value)
 
 
-def _has_part(leaf: _Leaf, value: ColumnElement[Any]) -> ColumnElement[bool]:
+def _has_part(leaf: _Leaf, value: ColumnElement[Any], rows: Any) -> ColumnElement[bool]:
     """True if a text contains a substring, or a list an entry."""
-    entry = _holds(f"{leaf.name}_0")
+    entry = _holds(f"{leaf.name}_0", rows)
     if leaf.of != "text":
         return entry
     text, part = _text(value), bindparam(f"{leaf.name}_like", type_=Text())
@@ -308,10 +308,10 @@ def _nearest_day(moment: datetime, operator: Operator) -> str:
     return day.isoformat()
 
 
-def _holds(name: str) -> ColumnElement[bool]:
+def _holds(name: str, rows: Any) -> ColumnElement[bool]:
     """True if the metadata contains a document, looked up in an index."""
     document = cast(bindparam(name, type_=Text()), JSONB())
-    return and_(HAS_METADATA, Memory.metadata_.op("@>", is_comparison=True)(document))
+    return and_(HAS_METADATA, rows.metadata_.op("@>", is_comparison=True)(document))
 
 
 def _document(path: tuple[str, ...], value: Any) -> str:

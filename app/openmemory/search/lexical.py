@@ -7,59 +7,70 @@ behind, or cannot apply a filter, and for what it does not contain yet.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from functools import partial as partial_of
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
-    DateTime,
     Float,
     Integer,
     Select,
-    Subquery,
     Text,
     Uuid,
+    and_,
     bindparam,
+    cast,
     column,
+    func,
     literal_column,
+    or_,
     select,
     true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.orm import aliased
 
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.index.bm25 import K1, MEAN_LENGTH, B
 from openmemory.index.models import ItemKind
 from openmemory.index.port import Hit
-from openmemory.search.lexical_filter import KEYS, FilterSet, LexicalFilter, words_of
+from openmemory.memories.listing.criteria import like_pattern
+from openmemory.memories.models import ACTIVE
+from openmemory.search.corpus import CORPORA
+from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
+from openmemory.search.lexical_filter import LexicalFilter, ScopeSql, keys_of
 from openmemory.search.query_analysis import QueryAnalysis, analysed
-from openmemory.search.query_text import as_written, quoted
+from openmemory.search.query_text import STOP_WORDS, as_written, bare_words, quoted
 
 MOST = 2_000
-"""The number of memories that BM25 is computed for: the newest that contain one of the rarest words. Words are added,
-the rarest first, until they select so many memories."""
+"""The number of rows that BM25 is computed for: the newest that contain one of the rarest words. Words are added, the
+rarest first, until they select so many rows."""
 
-SIGNS_READ = 10_000
-"""The number of newest memories in which signs are looked for."""
+NEWEST = 10_000
+"""The number of newest rows in which signs and single letters are looked for: no index contains them."""
+
+_INDEXED = re.compile(r"[^\W_]{3}")
+"""A text that the index of trigrams finds contains this."""
+
+PARTS, LONGEST = 4, 60
+"""The number of words that are looked for inside others, the longest of the query, and the number of characters of a
+query that is looked for as a whole."""
+
+MANY = 200
+"""The number of rows that are read for each of these."""
 
 PARTIAL = 0.5
-"""The score of the best partial match relative to the last match of a whole word."""
-
-
-PART_WEIGHT = 6.5
-"""The weight of a part of a word that one memory contains (`partial_matches.sql`)."""
+"""The coverage of a row that contains all words of the query as parts of others."""
 
 
 class LexicalHit(NamedTuple):
-    """A memory found by its words. `score` is BM25 (> 0, unbounded).
+    """A row found by its words. `score` is BM25 (> 0, unbounded).
 
-    `partial` hits contain no whole word. `coverage` is the score as a share of what a memory would get that contains
-    each word of the query without end.
+    `partial` hits contain no whole word. `coverage` is the score as a share of what a row would get that contains each
+    word of the query without end.
     """
 
     id: UUID
@@ -70,11 +81,10 @@ class LexicalHit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LexicalSearch:
-    """A search for active, unexpired memories by the words of a query: the best `limit`.
+    """A search for active, unexpired rows by the words of a query: the best `limit`.
 
-    If fewer than `enough` contain a whole word of the query, memories follow that contain a part of a word. Text in
-    double quotes is searched for as a phrase, and memories that contain it come first. `readable` is a further
-    predicate over the rows, with its values in `parameters`. `kept` caches the statement with this predicate for reuse.
+    If fewer than `enough` contain a whole word of the query, rows follow that contain its words inside others. Text in
+    double quotes is searched for as a phrase, and rows that contain it come first.
     """
 
     query: str
@@ -82,9 +92,6 @@ class LexicalSearch:
     where: LexicalFilter
     limit: int
     enough: int
-    readable: ColumnElement[bool] | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    kept: bool = True
 
     async def hits(self, tx: Tx) -> list[LexicalHit]:
         """The hits, best first, from PostgreSQL alone."""
@@ -93,48 +100,48 @@ class LexicalSearch:
         return await self.completed(tx, await self.by_words(tx))
 
     async def by_words(self, tx: Tx, ids: tuple[UUID, ...] | None = None) -> list[LexicalHit]:
-        """The memories that contain a word of the query, or those of them that are listed."""
-        if not self.analysis.lexemes:
+        """The rows that contain a word of the query, or those of them that are listed."""
+        where = self.where
+        if ids is not None:
+            where = replace(where, ids=ids if where.ids is None else tuple(set(ids).intersection(where.ids)))
+        if not self.analysis.lexemes or where.nothing:
             return []
-        if ids is None:
-            return await self._scored(tx, self.where)
-        among = ids if self.where.ids is None else set(ids).intersection(self.where.ids)
-        return await self._scored(tx, replace(self.where, ids=tuple(among))) if among else []
+        return await self._scored(tx, where)
 
     async def phrases(self, tx: Tx) -> list[LexicalHit]:
-        """The memories that contain one of the phrases in double quotes, or if there are none, the words one after the
+        """The rows that contain one of the phrases in double quotes, or if there are none, the words one after the
         other, or the only word."""
         if self.nothing:
             return []
-        phrase = self if quoted(self.query) else replace(self, query=f'"{self.query}"')
-        return await (phrase._scored(tx, self.where, "phrases") if quoted(phrase.query) else self.by_words(tx))
+        said = quoted(self.query) or quoted(f'"{self.query}"')
+        return await (self._with_phrases(tx, said) if said else self.by_words(tx))
 
-    async def signs(self, tx: Tx) -> list[LexicalHit]:
-        """The memories that contain a query of signs, such as `=>` or an emoji, newest first. Only the `SIGNS_READ`
-        newest memories are read: no index contains signs."""
+    async def as_written(self, tx: Tx) -> list[LexicalHit]:
+        """The rows that contain the query as it is written. If no index finds it, such as `=>` or an emoji, only the
+        `NEWEST` rows are read, and newer ones come first."""
         said = as_written(self.query)
         if self.limit < 1 or self.where.nothing or not said:
             return []
-        found = await self._rows(tx, _signs(FilterSet.of(self.where)), self.where, {"query": said})
-        return [LexicalHit(id_, score, partial=True) for id_, score in found]
+        if self.splits and _INDEXED.search(said):
+            return await self._containing(tx, {said: 1.0})
+        rows = await self._rows(tx, _newest, {"pattern": like_pattern(said)})
+        return [LexicalHit(id_, 1 / (1 + place / 1_000), True, PARTIAL) for place, (id_,) in enumerate(rows, 1)]
 
     def is_complete(self, hits: Sequence[LexicalHit]) -> bool:
         """Returns True if no phrases and no parts of words are to be looked for."""
         return self.nothing or ((len(hits) >= self.enough or not self.splits) and not quoted(self.query))
 
     async def completed(self, tx: Tx, hits: list[LexicalHit]) -> list[LexicalHit]:
-        """Adds to the memories that contain words of the query those that contain its phrases or parts of words."""
-        if quoted(self.query):
-            hits = best_first([*hits, *await self._scored(tx, self.where, "phrases")])[: self.limit]
-        if len(hits) >= self.enough or not self.splits or not (needles := _needles(self.query)):
+        """Adds to the rows that contain words of the query those that contain its phrases or parts of words."""
+        if said := quoted(self.query):
+            hits = best_first([*hits, *await self._with_phrases(tx, said)])[: self.limit]
+        if len(hits) >= self.enough or not self.splits:
             return hits
-        known = {"query": self.query, "needles": needles, "found": [hit.id for hit in hits]}
-        rows = await self._rows(tx, _partial(FilterSet.of(self.where)), self.where, known)
+        known = {hit.id for hit in hits}
+        parts = [hit for hit in await self._parts(tx, list(known)) if hit.id not in known]
         # Parts rank after whole words, regardless of the scales of the two scores.
-        scale = PARTIAL * hits[-1].score / rows[0].score if hits and rows else PARTIAL
-        most = len(needles) * PART_WEIGHT
-        parts = [LexicalHit(id_, score * scale, True, PARTIAL * min(score / most, 1.0)) for id_, score in rows]
-        return hits + parts[: self.limit - len(hits)]
+        scale = PARTIAL * (hits[-1].score if hits else 1.0)
+        return hits + [hit._replace(score=scale * hit.score) for hit in parts[: self.limit - len(hits)]]
 
     def of_index(self, hits: Iterable[Hit]) -> list[LexicalHit]:
         """The hits that the index found by the vector of the query's words."""
@@ -148,21 +155,37 @@ class LexicalSearch:
 
     @property
     def nothing(self) -> bool:
-        """Returns True if the query has no word, or no memory can match."""
+        """Returns True if the query has no word, or no row can match."""
         return self.limit < 1 or self.where.nothing or not re.search(r"\w", self.query)
 
-    async def _scored(self, tx: Tx, where: LexicalFilter, candidates: str = "holders") -> list[LexicalHit]:
+    async def _with_phrases(self, tx: Tx, said: Iterable[str]) -> list[LexicalHit]:
+        """The rows that contain a phrase. Each phrase counts as much as all words without end."""
+        found: dict[UUID, float] = {}
+        total = self.analysis.total
+        for phrase in said if total else ():
+            for hit in await self._scored(tx, self.where, phrase):
+                found[hit.id] = total + found.get(hit.id, hit.score)
+        return best_first(self.of_index(Hit(id_, score) for id_, score in found.items()))[: self.limit]
+
+    async def _scored(self, tx: Tx, where: LexicalFilter, phrase: str | None = None) -> list[LexicalHit]:
         lexemes = self.analysis.lexemes
-        known = {
+        values = {
             "lexemes": [lexeme.text for lexeme in lexemes],
             "weights": [lexeme.idf for lexeme in lexemes],
             "rare": self._rarest(),
-            "phrases": quoted(self.query),
+            "phrase": phrase,
+            "limit": self.limit,
         }
-        return self.of_index(await self._rows(tx, _bm25(FilterSet.of(where), candidates), where, known))
+        statement = _bm25(where.scope, where.ids is not None, phrase is not None, where.shape)
+        return self.of_index(await statement.rows(tx, where.binds | values))
+
+    async def _rows(self, tx: Tx, statement: Callable[..., CompiledStatement], values: Mapping[str, Any]) -> list[Any]:
+        where = self.where
+        one = statement(where.scope, where.ids is not None, where.shape)
+        return await one.rows(tx, {**where.binds, **values, "limit": self.limit})
 
     def _rarest(self) -> list[str]:
-        """The words that select memories: those that select `MOST` together, at least one."""
+        """The words that select rows: those that select `MOST` together, at least one."""
         rarest, selected = list[str](), 0.0
         for lexeme in self.analysis.lexemes:
             selected += lexeme.holding
@@ -171,106 +194,128 @@ class LexicalSearch:
             rarest.append(lexeme.text)
         return rarest
 
-    async def _rows(self, tx: Tx, sql: str, where: LexicalFilter, known: Mapping[str, Any]) -> list[Any]:
-        binds = where.binds | {"limit": self.limit, **known, **self.parameters}
-        return await (_best if self.kept else _unkept)(sql, self.readable, where.kind).rows(tx, binds)
+    async def _parts(self, tx: Tx, known: list[UUID]) -> list[LexicalHit]:
+        """The rows that contain the query or its longest words, also inside others, by how much of it they contain."""
+        whole = as_written(self.query).lower()
+        if not _INDEXED.search(whole):
+            return await self.as_written(tx)
+        words = {word.lower() for word in bare_words(self.query)} - STOP_WORDS
+        longest = sorted(filter(_INDEXED.search, words), key=lambda word: (-len(word), word))[:PARTS]
+        letters = sum(map(len, longest))
+        shares = {word: len(word) / letters for word in longest}
+        return await self._containing(tx, shares | ({whole: 1.0} if len(whole) <= LONGEST else {}), known)
+
+    async def _containing(self, tx: Tx, shares: Mapping[str, float], known: Sequence[UUID] = ()) -> list[LexicalHit]:
+        """The rows that contain one of these texts, by the sum of the shares of those that they contain."""
+        values = {
+            "patterns": list(map(like_pattern, shares)), "shares": list(shares.values()), "known": list(known),
+        }  # fmt: skip
+        rows = await self._rows(tx, _containing, values)
+        return [LexicalHit(id_, score, True, PARTIAL * min(score, 1.0)) for id_, score in rows]
 
 
 async def search(tx: Tx, query: str, where: LexicalFilter, limit: int, enough: int | None = None) -> list[LexicalHit]:
-    """The best `limit` memories by words, from PostgreSQL alone. See `LexicalSearch`."""
+    """The best `limit` rows by words, from PostgreSQL alone. See `LexicalSearch`."""
     analysis = await analysed(tx, query, where)
     return await LexicalSearch(query, analysis, where, limit, limit if enough is None else enough).hits(tx)
 
 
 def best_first(hits: Iterable[LexicalHit]) -> list[LexicalHit]:
-    """Each memory once, with its best score. Partial matches stay behind."""
+    """Each row once, with its best score. Partial matches stay behind."""
     best: dict[UUID, LexicalHit] = {}
     for hit in sorted(hits, key=lambda hit: (hit.partial, -hit.score)):
         best.setdefault(hit.id, hit)
     return list(best.values())
 
 
-@lru_cache(maxsize=256)
-def _bm25(shape: FilterSet, candidates: str) -> str:
-    """The statement of BM25 for `holders` of words or of `phrases`. All listed memories are candidates."""
-    holding = f"{KEYS} && array(select hashtextextended(l, seed) from unnest(:rare) l, unnest({shape.seeds}) seed)"  # noqa: S608 - only names
-    return shape.statement(
-        "bm25",
-        candidates=shape.statement(candidates, holding="true" if shape.listed else holding, most=MOST),
-        k1=f"{K1}::float8",
-        k1_and_1=f"{K1 + 1}::float8",
-        b=f"{B}::float8",
-        rest_of_b=f"{1 - B}::float8",
-        mean_length=MEAN_LENGTH,
-    )
-
-
-@lru_cache(maxsize=256)
-def _partial(shape: FilterSet) -> str:
-    """The statement for memories that contain a part of a word."""
-    return shape.statement("partial_matches", needle_words=words_of("needle"))
-
-
-@lru_cache(maxsize=256)
-def _signs(shape: FilterSet) -> str:
-    """The statement for memories that contain signs."""
-    return shape.statement("signs", signs_read=SIGNS_READ)
-
-
 _TYPES: dict[str, Any] = {
     "in_user": Uuid(),
-    "limit": Integer(),
     "in_namespaces": ARRAY(Text),
-    "in_thread": Text(),
-    "in_kinds": ARRAY(Text),
-    "in_apps": ARRAY(Uuid),
-    "in_since": DateTime(timezone=True),
-    "in_until": DateTime(timezone=True),
     "lexemes": ARRAY(Text),
     "weights": ARRAY(Float),
     "rare": ARRAY(Text),
-    "phrases": ARRAY(Text),
-    "query": Text(),
-    "needles": ARRAY(Text),
-    "found": ARRAY(Uuid),
+    "patterns": ARRAY(Text),
+    "shares": ARRAY(Float),
 }
+_APART: Any = literal_column("0")
+"""An OFFSET that keeps the planner from taking a subquery apart."""
+
+_PHRASE = "(select lexical_phrase(language::regconfig, :phrase) from lexicon)"
+_IN_PHRASE = "lexicon, unnest(lexical_words(language::regconfig, :phrase)) w where w.positions is not null"
+
+_BM25 = f"""
+select c.id, sum(t.weight * w.times * {K1 + 1}::float8
+  / (w.times + {K1}::float8 * ({1 - B}::float8 + {B}::float8 * c.word_count / {MEAN_LENGTH}))) as score
+from chosen c cross join lateral (
+  select lexeme, greatest(cardinality(positions), 1) as times from unnest(c.words) offset 0
+) w join unnest(:lexemes, :weights) t(lexeme, weight) using (lexeme)
+group by c.id
+"""  # noqa: S608 - only constants are put in
 
 
-@lru_cache(maxsize=256)
-def _candidates(sql: str) -> Subquery:
-    """The statement's rows as a FROM clause, with the types of all its parameters."""
-    return bound(sql, _TYPES).columns(column("id", Uuid()), column("score", Float())).subquery("candidates")
+@by_shape
+def _bm25(scope: ScopeSql, listed: bool, phrase: bool, shape: Shape) -> CompiledStatement:
+    """The rows that contain a word or a phrase, with their BM25 score. All listed rows are candidates."""
+    table, name = CORPORA[scope.kind].rows, scope.kind.table
+    if phrase:
+        keys = f"array(select hashtextextended(w.lexeme, uuid_hash_extended(:in_user, 0)) from {_IN_PHRASE})"  # noqa: S608 - as above
+        holding = bound(f"{keys_of(name)} @> {keys}", _TYPES)
+    else:
+        keys = f"array(select hashtextextended(l, seed) from unnest(:rare) l, unnest({scope.seeds}) seed)"  # noqa: S608 - as above
+        holding = bound(f"{keys_of(name)} && {keys}", _TYPES)
+    held = select(table).where(table.state == ACTIVE, _is_listed(table) if listed else holding)
+    rows: Any = aliased(table, held.offset(_APART).subquery(name))
+    chosen = select(rows.id, rows.words, rows.word_count).where(_matches(rows, scope, shape), _allowed(scope))
+    if phrase:
+        chosen = chosen.where(bound(f"{_PHRASE} is not null and {name}.words @@ {_PHRASE}", _TYPES))
+    newest = chosen.order_by(rows.created_at.desc()).limit(literal_column(str(MOST))).cte("chosen")
+    best = bound(_BM25, _TYPES).columns(column("id", Uuid()), column("score", Float())).subquery("best")
+    found: Select[Any] = select(best.c.id, best.c.score).add_cte(newest.prefix_with("MATERIALIZED"))
+    return _first(found.order_by(best.c.score.desc(), best.c.id), shape)
 
 
-@lru_cache(maxsize=256)
-def _best(sql: str, readable: ColumnElement[bool] | None, kind: ItemKind, kept: bool = True) -> CompiledStatement:
-    """The first `limit` candidates that `readable` allows, read one by one in the order of their score."""
-    candidates = _candidates(sql)
-    found: Select[Any] = select(candidates.c.id, candidates.c.score)
-    if readable is not None:
-        here: Any = literal_column(f"{kind.table}.id", Uuid())
-        row: Select[Any] = select(literal_column("1")).where(here == candidates.c.id, readable)
-        # OFFSET 0 keeps the planner from joining all candidates before it sorts.
-        one = row.offset(literal_column("0")).correlate(candidates).lateral("one")
-        found = found.select_from(candidates.join(one, true()))
-    best = found.order_by(candidates.c.score.desc(), candidates.c.id)
-    return CompiledStatement(best.limit(bindparam("limit", type_=Integer())), kept=kept)
+@by_shape
+def _containing(scope: ScopeSql, listed: bool, shape: Shape) -> CompiledStatement:
+    """The rows that match one of the patterns, with the sum of the shares of those that they match."""
+    rows = CORPORA[scope.kind].rows
+    part = bound("select * from unnest(:patterns, :shares) part(pattern, share)", _TYPES)
+    parts = part.columns(column("pattern", Text()), column("share", Float())).subquery("parts")
+    unknown = rows.id != func.all(bindparam("known", type_=ARRAY(Uuid)))
+    some = select(rows.id).where(_matches(rows, scope, shape, listed=listed), _allowed(scope), unknown)
+    some = some.where(rows.content.ilike(parts.c.pattern)).limit(literal_column(str(MANY))).offset(_APART)
+    one = some.correlate(parts).lateral("one")
+    score = func.sum(parts.c.share)
+    found = select(one.c.id, score).select_from(parts.join(one, true())).group_by(one.c.id)
+    return _first(found.order_by(score.desc(), one.c.id), shape)
 
 
-_unkept = partial_of(_best.__wrapped__, kept=False)
+@by_shape
+def _newest(scope: ScopeSql, listed: bool, shape: Shape) -> CompiledStatement:
+    """Those of the newest rows that match a pattern, newest first."""
+    table = CORPORA[scope.kind].rows
+    some = select(table).where(_matches(table, scope, shape, listed=listed)).order_by(table.created_at.desc())
+    rows: Any = aliased(table, some.limit(literal_column(str(NEWEST))).subquery(scope.kind.table))
+    found = select(rows.id).where(rows.content.ilike(bindparam("pattern", type_=Text())), _allowed(scope))
+    return _first(found.order_by(rows.created_at.desc(), rows.id.desc()), shape)
 
 
-_WORD = re.compile(
-    r"[\w\-./'\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u0670\u0900-\u0dff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u200c\u200d]+"
-)
-"""A word with the vowels and tones that stand above, below or between the letters of many scripts."""
+def _matches(rows: Any, scope: ScopeSql, shape: Shape, *, listed: bool = False) -> ColumnElement[bool]:
+    """The rows of the scope that match the filter and are in force now. `listed`: only those whose ids are given."""
+    still = (or_(until.is_(None), until > func.now()) for until in (rows.expires_at, rows.valid_until))
+    mine = bound(scope.condition(scope.kind.table), _TYPES)
+    some = [_is_listed(rows)] if listed else []
+    return and_(rows.state == ACTIVE, mine, *still, predicate(shape, rows), *some)
 
 
-def _needles(query: str) -> list[str]:
-    """The words of the query to find inside other words, longest first, and the query itself if it is short."""
-    words = {word.strip("-./'_").lower() for word in _WORD.findall(query)}
-    worth = {word for word in words if len(word) > 2 or not word.isascii()}
-    whole = query.strip().lower()
-    if " " in whole and len(whole) <= 40:
-        worth.add(whole)
-    return sorted(worth, key=lambda word: (-len(word), word))[:16]
+def _allowed(scope: ScopeSql) -> Any:
+    """The rows that the rules allow."""
+    return bound(scope.allowed(scope.kind.table), _TYPES)
+
+
+def _is_listed(rows: Any) -> ColumnElement[bool]:
+    listed: ColumnElement[bool] = rows.id == func.any(cast(bindparam("in_ids", type_=Text), ARRAY(Uuid)))
+    return listed
+
+
+def _first(found: Select[Any], shape: Shape) -> CompiledStatement:
+    return CompiledStatement(found.limit(bindparam("limit", type_=Integer())), plain=True, kept=is_usual(shape))

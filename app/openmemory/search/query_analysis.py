@@ -21,7 +21,7 @@ from openmemory.database.engine import Tx
 from openmemory.index.bm25 import HASH, K1, query_vector
 from openmemory.index.port import NO_WORDS, SparseVector
 from openmemory.search.commonness import prepare, smoothed_idf
-from openmemory.search.lexical_filter import FORMS, KEYS, FilterSet, LexicalFilter, words_of
+from openmemory.search.lexical_filter import FORMS, LexicalFilter, ScopeSql, keys_of, words_of
 from openmemory.search.own_writes import pending
 from openmemory.search.statistics import TABLES
 
@@ -103,7 +103,7 @@ async def analysed(tx: Tx, query: str, where: LexicalFilter, app: UUID | None = 
     words = query.split()
     if not 1 < len(words) <= MAX_QUERY_WORDS:
         words = []
-    [row] = await _statement(FilterSet.of(where)).rows(tx, where.binds | {"query": query, "words": words, "app": app})
+    [row] = await _statement(where.scope).rows(tx, where.binds | {"query": query, "words": words, "app": app})
     revision, waiting, pending, late, meaningful, common, documents, lexemes, hashes, holding = row
     if common and 2 * len(common) <= len(meaningful):
         query = " ".join(word for place, word in enumerate(words, 1) if place not in common)
@@ -121,18 +121,20 @@ async def analysed(tx: Tx, query: str, where: LexicalFilter, app: UUID | None = 
 
 
 @lru_cache(maxsize=64)
-def _statement(shape: FilterSet) -> CompiledStatement:
+def _statement(scope: ScopeSql) -> CompiledStatement:
     """One row: the revision; what waits; the places of the meaningful and of the common words; the number of memories;
     and the lexemes, with their hashes and the number of memories that contain them.
 
     Statistics of large scopes are stored (`search.statistics`). In others, and for rare lexemes, memories are counted.
     """
-    known = f"""(select sum(s.documents)::float8 from {TABLES[shape.kind]} s
-        where s.user_id = :in_user and s.namespace = any({shape.scopes}) and s.term = """  # noqa: S608 - see below
-    table = shape.kind.table
+    known = f"""(select sum(s.documents)::float8 from {TABLES[scope.kind]} s
+        where s.user_id = :in_user and s.namespace = any({scope.names}) and s.term = """  # noqa: S608 - see below
+    table, allowed = scope.kind.table, scope.allowed("m")
+    # Only what the rules allow is counted, so scores reveal nothing about the rest.
+    mine = f"{scope.condition('m')} and {allowed}"
     sql = f"""
-    with {shape.ruled.sets}sample as materialized (
-      select m.words from {table} m where {shape.counted} and m.state = 'active'
+    with sample as materialized (
+      select m.words from {table} m where {mine} and m.state = 'active'
       order by m.created_at desc limit {SAMPLE}
     ), enough as materialized (
       select count(*) * least(
@@ -146,22 +148,22 @@ def _statement(shape: FilterSet) -> CompiledStatement:
       from said s, enough where numnode(s.word) > 0
     ), scope as materialized (
       select coalesce({known} ''), (select count(*)::float8 from (
-        select from {table} m where {shape.counted} and m.state = 'active' limit {MAX_COUNTED}) m)) as documents
+        select from {table} m where {mine} and m.state = 'active' limit {MAX_COUNTED}) m)) as documents
     ), spoken as materialized (
       select l.lexeme, {known} l.lexeme) as documents
       from (select distinct w.lexeme from {FORMS}, unnest({words_of(":query")}) w) l
       order by documents nulls first, length(l.lexeme) desc, l.lexeme limit {MAX_LEXEMES}
     ), lexeme as materialized (
       select l.lexeme, {HASH.format(lexeme="l.lexeme")} as hash, coalesce(l.documents, held.documents) as documents
-      from (select s.*, array(select hashtextextended(s.lexeme, seed) from unnest({shape.seeds}) seed) as keys
+      from (select s.*, array(select hashtextextended(s.lexeme, seed) from unnest({scope.seeds}) seed) as keys
             from spoken s) l cross join lateral (
         select count(*)::float8 as documents from (
-          select from {table} m where l.documents is null and {KEYS} && l.keys and m.state = 'active'
-            and {shape.allowed} limit {MAX_COUNTED}) m) held
+          select from {table} m where l.documents is null and {keys_of("m")} && l.keys and m.state = 'active'
+            and {allowed} limit {MAX_COUNTED}) m) held
     )
     select rules.revision, outbox.waiting, outbox.pending, outbox.late, (select array_agg(place) from told),
            (select array_agg(place) from told where common), (select documents from scope), l.*
-    from ({revision_of(":in_user", ":app")}) rules, {pending(shape.kind)} outbox, (
+    from ({revision_of(":in_user", ":app")}) rules, {pending(scope.kind)} outbox, (
       select array_agg(lexeme order by documents, lexeme), array_agg(hash order by documents, lexeme),
              array_agg(documents order by documents, lexeme) from lexeme) l
     """  # noqa: S608 - only names and constants are put in

@@ -95,6 +95,11 @@ def as_written(query: str) -> str:
     return query.replace(_EMOJI_STYLE, "").strip()
 
 
+def bare_words(query: str) -> list[str]:
+    """The words of a query, between spaces, without the punctuation around them."""
+    return [word.strip(".,;:!?¿¡()\"'“”„«»…？！。、") or word for word in query.split()]
+
+
 def is_broad(query: str) -> bool:
     """Returns True if the query names no subject: each of its words is a stop word or asks for memories as such, as in
     "what do you know about me?". Signs are a subject, but for `*` and punctuation."""

@@ -15,7 +15,7 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.models import Memory
 from openmemory.search.as_of import as_of_state, findable
-from openmemory.search.candidates import lexical_search
+from openmemory.search.candidates import analysed_scope, lexical_search
 from openmemory.search.context import SearchContext
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.periods import spellings
@@ -53,10 +53,10 @@ async def memories_that_name(context: SearchContext) -> list[TimedMemory]:
         return []
     # One word is no phrase.
     text = said[0] if len(said) == 1 else " ".join(f'"{one}"' for one in said)
-    where = context.filter.lexical
+    where = (await analysed_scope(context)).scope.lexical
     async with context.database.statement() as tx:
         analysis = await analysed(tx, said[0], where)
-        hits = await lexical_search(context, where, analysis, context.limit, filtered=True, text=text).phrases(tx)
+        hits = await lexical_search(context, where, analysis, context.limit, text=text).phrases(tx)
     return [TimedMemory(hit.id, context.hour) for hit in hits]
 
 
