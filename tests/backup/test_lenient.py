@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.backup.archives import Upstream, bring_in, compressed, export, new_id, tables_of, zipped
+from tests.backup.archives import Upstream, bring_in, compressed, export, lines_of, new_id, tables_of, zipped
 
 
 async def test_a_number_that_json_does_not_know_becomes_null_and_is_told(api: httpx.AsyncClient, user: str) -> None:
@@ -43,6 +43,26 @@ async def test_a_number_that_is_none_in_a_log_of_accesses_becomes_null(api: http
     assert (report["left_out"], report["mended"]) == ([], 1)
     answer = await api.get(f"/api/v1/memories/{memory}/access-log", params={"user_id": user})
     assert [line["metadata_"] for line in answer.json()["logs"]] == [{"score": None}]
+
+
+async def test_a_number_that_is_none_in_a_project_becomes_null_and_is_told(api: httpx.AsyncClient, user: str) -> None:
+    archive = Upstream()
+    archive.memory("something")
+    project = {"namespace": "shop", "metadata": {"score": float("nan")}}
+    members = {"memories.json": json.dumps(archive.tables).encode(), "projects.jsonl.gz": compressed([project])}
+    report = await bring_in(api, user, zipped(members))
+    assert [(each["kind"], each["id"]) for each in report["notes"]] == [("project", "shop")]
+    assert [line["metadata"] for line in lines_of(await export(api, user), "projects.jsonl.gz")] == [{"score": None}]
+
+
+async def test_revisions_of_a_memory_that_is_not_there_are_told_of_once(api: httpx.AsyncClient, user: str) -> None:
+    archive, gone = Upstream(), new_id()
+    archive.memory("something")
+    revisions = [{"memory_id": gone, "revision": number, "new_text": "x"} for number in (1, 2, 3)]
+    members = {"memories.json": json.dumps(archive.tables).encode(), "revisions.jsonl.gz": compressed(revisions)}
+    report = await bring_in(api, user, zipped(members))
+    why = {"kind": "revision", "id": gone, "reason": "its memory is not in the archive"}
+    assert (report["revisions"], report["left_out"]) == (1, [why])
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,6 @@ from openmemory.access import rule_cache
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import UNKNOWN, Caller
 
-TABLES: Mapping[str, str] = {
-    "incoming_apps": """
-        place integer, id uuid, name text, description text, metadata jsonb, is_active boolean, created_at timestamptz,
-        updated_at timestamptz""",
-    "incoming_rules": """
-        place integer, id uuid, subject uuid, object_type text, object uuid, object_name text, effect text,
-        created_at timestamptz""",
-}
-"""The columns of the tables that an archive is loaded into, in the order in which they are copied. References between
-them hold the ids from the archive."""
-
 DERIVED = """CAST(overlay(overlay(md5(CAST(:user AS text) || ' ' || CAST({id} AS text))
     PLACING '8' FROM 13 FOR 1) PLACING 'a' FROM 17 FOR 1) AS uuid)"""
 """A replacement for an id that is taken, the same at every import into the same user: a UUID of version 8, derived from
@@ -117,48 +106,38 @@ _ADD_RULES = text(
     INSERT INTO access_controls (id, user_id, subject_id, object_type, object_id, object_name, effect, created_at)
     SELECT CASE WHEN e.id IS NULL THEN r.id ELSE {DERIVED.format(id="r.id")} END,
         :user, r.subject_target, r.object_type, r.object_target, r.object_name, r.effect, r.created_at
-    FROM incoming_rules AS r LEFT JOIN access_controls AS e ON e.id = r.id
+    FROM incoming_access_controls AS r LEFT JOIN access_controls AS e ON e.id = r.id
     WHERE r.problem IS NULL
     ORDER BY r.place
     ON CONFLICT DO NOTHING
     """  # noqa: S608 - only constants are put in
 )
-_RULES_TO_FIND = text("ALTER TABLE incoming_rules ADD subject_target uuid, ADD object_target uuid, ADD problem text")
+_RULES_TO_FIND = text(
+    "ALTER TABLE incoming_access_controls ADD subject_target uuid, ADD object_target uuid, ADD problem text"
+)
 _FIND_RULES = text(
     """
-    UPDATE incoming_rules AS r SET
+    UPDATE incoming_access_controls AS r SET
         subject_target = found.subject, object_target = found.object,
         problem = CASE
-            WHEN r.subject IS NOT NULL AND found.subject IS NULL THEN 'speaks to an app that is not in the archive'
-            WHEN r.object IS NOT NULL AND found.object IS NULL
+            WHEN r.subject_id IS NOT NULL AND found.subject IS NULL THEN 'speaks to an app that is not in the archive'
+            WHEN r.object_id IS NOT NULL AND found.object IS NULL
                 THEN 'is about a ' || r.object_type || ' that is not in the archive' END
     FROM (
         SELECT i.id,
-            (SELECT target FROM incoming_apps AS a WHERE a.id = i.subject) AS subject,
+            (SELECT target FROM incoming_apps AS a WHERE a.id = i.subject_id) AS subject,
             CASE i.object_type
                 WHEN 'memory' THEN coalesce(
-                    (SELECT target FROM restored AS m WHERE m.id = i.object),
-                    (SELECT m.id FROM memories AS m WHERE m.id = i.object AND m.user_id = :user))
-                WHEN 'app' THEN (SELECT target FROM incoming_apps AS a WHERE a.id = i.object)
-                WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.object)
+                    (SELECT target FROM restored AS m WHERE m.id = i.object_id),
+                    (SELECT m.id FROM memories AS m WHERE m.id = i.object_id AND m.user_id = :user))
+                WHEN 'app' THEN (SELECT target FROM incoming_apps AS a WHERE a.id = i.object_id)
+                WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.object_id)
             END AS object
-        FROM incoming_rules AS i
+        FROM incoming_access_controls AS i
     ) AS found
     WHERE found.id = r.id
     """
 )
-
-
-@dataclass(frozen=True, slots=True)
-class IncomingUser:
-    """The user record of an archive. `email` is None if it may not be imported; times are in ISO 8601."""
-
-    id: UUID
-    user_id: str | None
-    name: str | None
-    email: str | None
-    metadata: dict[str, Any]
-    created_at: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +151,20 @@ class ComparedIds:
     former_user_id: UUID | None = None
 
 
-async def adopt_ids(tx: Tx, caller: Caller, user: IncomingUser | None) -> tuple[Caller, ComparedIds]:
+async def adopt_ids(tx: Tx, caller: Caller, user: Mapping[str, Any] | None) -> tuple[Caller, ComparedIds]:
     """Give the user, and their apps of the same names, the ids from the archive if nothing refers to their present ones
-    yet. Returns the caller with the new ids.
+    yet. Returns the caller with the new ids. `user`: the user's row of the archive.
 
     A user's id follows only an archive of the same user, and only if the principal acts for every user: it is unique
     among all users, and past entries of the audit log have it.
     """
-    same_user = user is not None and user.user_id == caller.user and user.id not in (caller.user_id, UNKNOWN)
+    id_ = UUID(user["id"]) if user is not None and user["user_id"] == caller.user else None
+    same_user = id_ not in (None, caller.user_id, UNKNOWN)
     of_user = [f"user {caller.user}"] if same_user else []
     of_apps = [f"app {name}" for name in await tx.scalars(_OTHER_APPS, {"user": caller.user_id})]
     new = caller.user_id
-    if user is not None and same_user and caller.principal.user is None:
-        new = caller.user_id if await tx.scalar(_IS_TAKEN, {"id": user.id}) else user.id
+    if id_ is not None and same_user and caller.principal.user is None:
+        new = caller.user_id if await tx.scalar(_IS_TAKEN, {"id": id_}) else id_
     if new == caller.user_id and not of_apps:
         return caller, ComparedIds([], of_user)
     apps = await _adopted(tx, caller, new)
@@ -227,16 +207,17 @@ async def restore_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
     return changed
 
 
-async def restore_user(tx: Tx, caller: Caller, user: IncomingUser) -> None:
+async def restore_user(tx: Tx, caller: Caller, user: Mapping[str, Any]) -> None:
     """Fill the user's empty fields. `created_at` becomes the earlier of both times."""
-    values = {"name": user.name, "email": user.email, "metadata": user.metadata, "created_at": user.created_at}
+    values = {name: user[name] for name in ("name", "email", "metadata", "created_at")}
     await tx.execute(_FILL_USER, {"user": caller.user_id, **values})
 
 
 async def drop_unbound_rules(tx: Tx) -> list[str]:
     """Remove the rules that name no app, and return their ids. OpenMemory looked rules up by the id of the app, and
     never applied such a rule; here it would apply to every app."""
-    return [str(id_) for id_ in await tx.scalars(text("DELETE FROM incoming_rules WHERE subject IS NULL RETURNING id"))]
+    unbound = text("DELETE FROM incoming_access_controls WHERE subject_id IS NULL RETURNING id")
+    return [str(id_) for id_ in await tx.scalars(unbound)]
 
 
 async def restore_rules(tx: Tx, caller: Caller) -> int:

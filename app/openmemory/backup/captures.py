@@ -3,15 +3,12 @@ restore anything that could not be added directly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, get_args
 
-from openmemory.backup.fields import STATES, Fields
-from openmemory.backup.format import MAX_REVISION, STEPS, malformed
-from openmemory.backup.recent import RecentRecords
-from openmemory.backup.report import Row
+from openmemory.backup.fields import NEW, STATES, Fields, Row, new_memory, reader
+from openmemory.backup.format import malformed
 from openmemory.capture import rows
 from openmemory.capture.intake import checked
 from openmemory.capture.schemas import CaptureCreate, Role, Turn
@@ -21,13 +18,13 @@ from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal, Scope
 from openmemory.memories import validation
 from openmemory.memories.intake import Intake
+from openmemory.memories.models import LAST_REVISION
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
+from openmemory.schema.archives import MEMORIES
 
 _MAX_NAMESPACES = 1_000
-_MAX_STEPS = 1_000
-_MAX_INTEGER = 2**31 - 1
 _KINDS = ("operation", "refused")
-_STATUSES, _EVENTS = tuple(Status), tuple(Event)
+_EVENTS = tuple(Event)
 _NEEDED = {
     Event.ADD: (), Event.NONE: (), Event.UPDATE: ("before",), Event.DELETE: ("before",),
     Event.SUPERSEDE: ("before", "superseded_id"),
@@ -37,65 +34,46 @@ _NEEDED = {
 
 @dataclass(frozen=True, slots=True)
 class CaptureRecords:
-    """Turns captures and their steps into rows."""
+    """Checks captures, and reads and checks their steps."""
 
     intake: Intake
     limits: LimitSettings
     principal: Principal
     """The principal who imports, and for whom unfinished captures will be processed."""
-    now: str
-    recent: RecentRecords
 
-    def capture(self, fields: Fields, number: int, id_: str) -> Row:
-        """A capture, without its operations and refusals.
+    def capture(self, fields: Fields, row: Row) -> None:
+        """Checks a capture, without its operations and refusals.
 
         Raises:
             Invalid: it may not be stored.
         """
-        status = fields.one_of("status", _STATUSES, Status.PENDING)
-        if status == Status.WORKING:
-            status = Status.PENDING
-        created = fields.moment("created_at", self.now)
-        updated, finished = fields.moment("updated_at", created), fields.optional_moment("finished_at")
-        app, said = fields.optional_id("app_id"), _said(fields)
-        counts = [fields.whole(name, 0, _MAX_INTEGER, 0) for name in _COUNTS]
-        seconds, error, model = (
-            fields.optional_number("seconds"), fields.optional_text("error"), fields.optional_text("model"),
-        )  # fmt: skip
-        principal = self._principal(fields)
+        if row["status"] == Status.WORKING:
+            row["status"] = Status.PENDING
+        said, principal = _said(fields), self._principal(fields, row)
         taken = checked(said, self.intake, self.limits)
-        for name, text in (("error", error), ("model", model)):
-            if text is not None:
-                validation.part(text, name, self.limits.text, "limits.text")
+        for name in ("error", "model"):
+            if row[name] is not None:
+                validation.part(row[name], name, self.limits.text, "limits.text")
         if principal["namespaces"]:
             principal["namespaces"] = [
                 validation.name(each, "namespaces", self.limits) for each in principal["namespaces"]
             ]
-        if seconds is not None and seconds < 0:
+        row["seconds"] = row["seconds"] or 0.0
+        if row["seconds"] < 0:
             raise Invalid("seconds", "must not be negative")
         columns = rows.columns_of(taken)
-        return "incoming_captures", (
-            number, id_, app, taken.like.namespace, status, columns["input"], columns["options"], principal,
-            columns["hash"], *counts, error, model, seconds or 0.0, created, updated, finished,
-        )  # fmt: skip
+        row |= {"namespace": taken.like.namespace, "principal": principal}
+        row |= {name: columns[name] for name in ("input", "options", "hash")}
 
-    def step(self, place: str, number: int, value: Any) -> list[Row]:
-        """One operation or refusal of a capture."""
-        fields = Fields(place, value)
-        capture, turn = fields.id("capture_id"), fields.whole("number", 1, _MAX_STEPS)
-        kinds = [kind for kind in _KINDS if fields.values.get(kind) is not None]
-        if len(kinds) != 1:
-            raise malformed(place, f"must have one of {' and '.join(_KINDS)}")
-        [kind] = kinds
-        self.recent.once(STEPS, (capture, kind, turn), place, "number")
-        inside = Fields(f"{place}.{kind}", fields.mapping(kind))
-        made = self._refusal(inside) if kind == "refused" else self._operation(inside)
-        return [("incoming_steps", (number, capture, kind, turn, *made))]
+    def step(self, fields: Fields, row: Row) -> None:
+        """Reads an operation or refusal of a capture. What may not be stored becomes the problem of the step."""
+        inside = Fields(f"{fields.place}.{row['kind']}", fields.mapping(row["kind"]))
+        row |= self._refusal(inside) if row["kind"] == "refused" else self._operation(inside)
 
-    def _principal(self, fields: Fields) -> dict[str, Any]:
+    def _principal(self, fields: Fields, row: Row) -> dict[str, Any]:
         """The rights for further processing: those of the capture, limited to those of the importing principal."""
         given = fields.values.get("namespaces") is not None
-        namespaces, scopes = fields.texts("namespaces"), fields.texts("scopes")
+        namespaces, scopes = row["namespaces"], row["scopes"]
         if len(namespaces) > _MAX_NAMESPACES:
             raise malformed(f"{fields.place}.namespaces", f"must have at most {_MAX_NAMESPACES:,} entries")
         if any(scope not in tuple(Scope) for scope in scopes):
@@ -109,7 +87,7 @@ class CaptureRecords:
             )
         )
 
-    def _operation(self, fields: Fields) -> tuple[Any, ...]:
+    def _operation(self, fields: Fields) -> Row:
         """The operation's memory, the memory that it supersedes, that one's previous successor, the body, and the
         problem, if any."""
         event = Event(fields.one_of("event", _EVENTS))
@@ -125,13 +103,16 @@ class CaptureRecords:
                 body["verbatim"] = True
         before = Fields(f"{fields.place}.before", fields.mapping("before")) if "before" in _NEEDED[event] else None
         by = None if before is None else before.optional_id("superseded_by")
+        problem = None
         try:
             body |= {name: self._clean(text) for name, text in texts.items() if text is not None}
             if before is not None:
                 body["before"] = self._before(before)
-        except Invalid as problem:
-            return memory, followed, by, {}, problem.message
-        return memory, followed, by, body, None
+        except Invalid as error:
+            body, problem = {}, error.message
+        return {
+            "memory_id": memory, "superseded_id": followed, "superseded_by": by, "body": body, "problem": problem,
+        }  # fmt: skip
 
     def _before(self, fields: Fields) -> dict[str, Any]:
         """The earlier state of a memory, validated because an undo may restore it."""
@@ -143,8 +124,8 @@ class CaptureRecords:
             "valid_until": fields.optional_moment("valid_until"),
         }  # fmt: skip
 
-    def _refusal(self, fields: Fields) -> tuple[Any, ...]:
-        """The same tuple for a refusal. Text that may not be stored is left out."""
+    def _refusal(self, fields: Fields) -> Row:
+        """The same for a refusal. Text that may not be stored is left out."""
         body: dict[str, Any] = {}
         id_ = fields.optional_id("id")
         for name, text in (("reason", fields.text("reason")), ("memory", fields.optional_text("memory")),
@@ -155,8 +136,8 @@ class CaptureRecords:
                 body[name] = self._clean(text)
             except Invalid as problem:
                 if name == "reason":
-                    return id_, None, None, {}, problem.message
-        return id_, None, None, body, None
+                    return {"memory_id": id_, "body": {}, "problem": problem.message}
+        return {"memory_id": id_, "body": body}
 
     def _clean(self, text: str) -> str:
         cleaned = self.intake.changed(MemoryUpdate(text=text)).text
@@ -164,13 +145,20 @@ class CaptureRecords:
         return cleaned
 
 
-_COUNTS = ("attempts", "bad_answers", "calls", "prompt_tokens", "completion_tokens")
+def kind_of_step(fields: Fields) -> str:
+    """Returns the name of the field with the step, which is its kind.
+
+    Raises:
+        BadArchive: it has none, or both.
+    """
+    kinds = [kind for kind in _KINDS if fields.values.get(kind) is not None]
+    if len(kinds) != 1:
+        raise malformed(fields.place, f"must have one of {' and '.join(_KINDS)}")
+    return kinds[0]
 
 
 def _revision(fields: Fields, *, needed: bool = True) -> int | None:
-    if not needed and fields.values.get("revision") is None:
-        return None
-    return fields.whole("revision", 1, MAX_REVISION)
+    return (fields.whole if needed else fields.optional_whole)("revision", 1, LAST_REVISION)
 
 
 def _said(fields: Fields) -> CaptureCreate:
@@ -190,22 +178,21 @@ def _turns(given: Fields) -> tuple[Turn, ...]:
     turns: list[Turn] = []
     for number, message in enumerate(messages):
         each = Fields(f"{given.place}.messages[{number}]", message)
-        role = each.one_of("role", get_args(Role))
-        position = None if each.values.get("position") is None else each.whole("position", 1, MAX_REVISION)
-        turns.append(Turn(role, each.text("content"), position))  # type: ignore[arg-type]  # it is one of them
+        role: Any = each.one_of("role", get_args(Role))
+        turns.append(Turn(role, each.text("content"), each.optional_whole("position", 1, LAST_REVISION)))
     return tuple(turns)
 
 
 def _like(fields: Fields) -> MemoryCreate:
-    days = fields.values.get("ttl_days")
-    times: dict[str, Any] = {name: None if at is None else datetime.fromisoformat(at) for name, at in _moments(fields)}
+    moments = ((name, fields.optional_moment(name)) for name in _TIMES)
+    times: dict[str, Any] = {name: None if at is None else datetime.fromisoformat(at) for name, at in moments}
     return replace(
-        fields.memory(""),
+        new_memory("", _read_options(fields, 0)),
         categories=tuple(fields.texts("categories")),
-        ttl_days=None if days is None else fields.whole("ttl_days", 1, validation.MAX_DAYS),
+        ttl_days=fields.optional_whole("ttl_days", 1, validation.MAX_DAYS),
         **times,
     )
 
 
-def _moments(fields: Fields) -> Iterator[tuple[str, str | None]]:
-    return ((name, fields.optional_moment(name)) for name in ("created_at", "expires_at", "valid_from", "valid_until"))
+_TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
+_read_options = reader([one for one in MEMORIES.columns if one.name in NEW], "")

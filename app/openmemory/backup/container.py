@@ -16,7 +16,6 @@ from typing import BinaryIO, cast
 from openmemory.backup.format import (
     MAX_DIRECTORY_BYTES,
     MAX_MEMBERS,
-    MEMBERS,
     RATIO,
     RATIO_FROM,
     TABLES,
@@ -24,6 +23,7 @@ from openmemory.backup.format import (
     not_a_zip,
     too_much,
 )
+from openmemory.schema.archives import MEMBERS
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _LOCAL_HEADER = 30
@@ -218,7 +218,7 @@ def _ours(entries: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     found: dict[str, zipfile.ZipInfo] = {}
     for entry in entries:
         name = entry.filename.rpartition("/")[2]
-        if name not in MEMBERS:
+        if name != TABLES and name not in MEMBERS:
             continue
         if name in found:
             raise not_a_zip(f"{name} occurs in two folders")

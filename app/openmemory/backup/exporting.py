@@ -15,11 +15,11 @@ from uuid import UUID
 import orjson
 from sqlalchemy import text
 
-from openmemory.backup import sections
 from openmemory.backup.container import lines_member
-from openmemory.backup.format import TABLES, VECTORS, VERSION
+from openmemory.backup.format import TABLES, VERSION
 from openmemory.database.engine import Tx
 from openmemory.errors import NotFound
+from openmemory.schema.archives import MEMBERS, MEMORIES, SECTIONS, USER, VECTORS
 from openmemory.uploads.spool import Spool
 
 _PAGE = 1_000
@@ -61,31 +61,32 @@ class ArchiveWriter:
         with zipfile.ZipFile(cast(IO[bytes], archive), "w", zipfile.ZIP_DEFLATED, compresslevel=6) as zipped:
             with zipped.open(TABLES, "w", force_zip64=True) as member:
                 count = await self._tables(member, ids)
-            for name, query in sections.LINES.items():
-                with lines_member(zipped, name) as member:
-                    async for page in self._pages(text(query)):
-                        await asyncio.to_thread(member.write, "".join(f"{row[0]}\n" for row in page).encode())
+            for name, of in MEMBERS.items():
+                if of is not VECTORS:
+                    with lines_member(zipped, name) as member:
+                        async for page in self._pages(text(of.query)):
+                            await asyncio.to_thread(member.write, "".join(f"{row[0]}\n" for row in page).encode())
             if self._wanted.vectors:
-                with lines_member(zipped, VECTORS, level=1) as member:
-                    async for page in self._pages(text(sections.VECTORS), _VECTOR_PAGE):
+                with lines_member(zipped, VECTORS.name, level=1) as member:
+                    async for page in self._pages(text(VECTORS.query), _VECTOR_PAGE):
                         await asyncio.to_thread(_write_vectors, member, page)
         await asyncio.to_thread(archive.flush)
         return count
 
     async def _tables(self, member: IO[bytes], ids: Spool) -> int:
         count = 0
-        user = await self._tx.scalar(text(sections.USER), self._values)
+        user = await self._tx.scalar(text(USER.query), self._values)
         if user is None:
             raise NotFound("User not found", code="user_not_found")
         await asyncio.to_thread(member.write, f'{{\n"user": {user}'.encode())
-        for key, query in sections.SECTIONS.items():
+        for key, of in SECTIONS.items():
             await asyncio.to_thread(member.write, f',\n"{key}": ['.encode())
             separator = "\n"
-            async for page in self._pages(text(query)):
+            async for page in self._pages(text(of.query)):
                 data = separator + ",\n".join(row[0] for row in page)
                 separator = ",\n"
                 await asyncio.to_thread(member.write, data.encode())
-                if key == "memories":
+                if of is MEMORIES:
                     count += len(page)
                     await asyncio.to_thread(ids.write, "".join(f"{row[1]}\n" for row in page).encode())
             await asyncio.to_thread(member.write, b"\n]")
@@ -116,14 +117,7 @@ class ArchiveWriter:
 def _write_vectors(member: gzip.GzipFile, rows: list[Any]) -> None:
     lines = (
         orjson.dumps(
-            {
-                "id": str(row[0]),
-                "model": row[1],
-                "text_hash": row[2],
-                "vector": base64.b64encode(row[3]).decode(),
-                "chunking": row[4],
-            },
-            option=orjson.OPT_APPEND_NEWLINE,
+            row._asdict() | {"vector": base64.b64encode(row.vector).decode()}, option=orjson.OPT_APPEND_NEWLINE
         )
         for row in rows
     )

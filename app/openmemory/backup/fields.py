@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from openmemory.backup.format import kind_of, malformed
 from openmemory.backup.json_stream import RawRecord
+from openmemory.memories.fields import Archived, archived_as
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.memories.state import State
+from openmemory.schema.description import ArchiveColumn
 from openmemory.serialization.exact_json import finite
 from openmemory.serialization.timestamps import epoch_time
 
 T = TypeVar("T")
+
+Row = dict[str, Any]
+"""The values of a record by the names of their columns. `place`: its number in its list."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _BARE = re.compile(r"[0-9a-fA-F]{32}")
@@ -88,18 +95,6 @@ class Fields:
             raise self.wrong(name, "a list of strings", given)
         return given
 
-    def memory(self, text: str) -> MemoryCreate:
-        """A memory with this text and the record's fields, without times and categories."""
-        return MemoryCreate(
-            text=text,
-            metadata=self.mapping("metadata"),
-            namespace=self.text("namespace", "default"),
-            thread_id=self.optional_text("thread_id"),
-            kind=self.text("kind", "memory"),
-            key=self.optional_text("key"),
-            importance=self.optional_number("importance"),
-        )
-
     def moment(self, name: str, default: str | None = None) -> str:
         """A time in UTC, in ISO 8601 as PostgreSQL accepts it. A time without an offset is taken as UTC."""
         return self._needed(name, self.optional_moment(name), _TIME, default)
@@ -133,7 +128,7 @@ class Fields:
             self.mended[name] = numbers
         return cast(dict[str, Any], kept)
 
-    def flag(self, name: str, default: bool) -> bool:
+    def flag(self, name: str, default: bool = False) -> bool:
         """True or false."""
         value = self._typed(name, bool, "true or false")
         return default if value is None else value
@@ -144,6 +139,17 @@ class Fields:
         if not low <= value <= high:
             raise malformed(f"{self.place}.{name}", f"must be from {low:,} to {high:,}")
         return value
+
+    def optional_whole(self, name: str, low: int, high: int) -> int | None:
+        """A whole number in a closed range, or None."""
+        return None if self.values.get(name) is None else self.whole(name, low, high)
+
+    def data(self, name: str) -> bytes:
+        """Bytes, in base64."""
+        try:
+            return base64.b64decode(self.text(name), validate=True)
+        except (binascii.Error, ValueError):
+            raise malformed(f"{self.place}.{name}", "must be base64") from None
 
     def optional_number(self, name: str) -> float | None:
         """A finite number or None."""
@@ -187,3 +193,67 @@ class Fields:
                 return str(UUID(value))
         given = "another string" if isinstance(value, str) else kind_of(value)
         raise malformed(f"{self.place}.{name}", f"must be a UUID, not {given}")
+
+
+NEW = [one.name for one in archived_as(Archived.CONTENT) if one.name != "content" and one.type != "timestamptz"]
+"""The columns of a memory that are checked as those of a new one, besides its text and times."""
+
+
+def new_memory(text: str, row: Row) -> MemoryCreate:
+    """Returns a memory with this text, as if it were new, without times and categories."""
+    return MemoryCreate(text, **{name: row[name] for name in NEW})
+
+
+def reader(columns: Sequence[ArchiveColumn], now: str) -> Callable[[Fields, int], Row]:
+    """Returns a function that reads the row of a record with this number. Columns that an import computes are None."""
+    empty: Row = dict.fromkeys(("place", *(one.name for one in columns)))
+    same = {one.name: one.missing for one in columns if one.type == "timestamptz" and one.missing in empty}
+    optional, needed = list[_Reading](), list[_Reading]()
+    for one in columns:
+        if one.sql is not None:
+            null = one.type not in _COLLECTIONS and (one.missing is None or one.name in same)
+            (optional if null else needed).append(_reading(one, now, null=null))
+
+    def row_of(fields: Fields, number: int) -> Row:
+        row, values = empty.copy(), fields.values
+        row["place"] = number
+        for name, method, arguments in needed:
+            row[name] = method(fields, name, *arguments)
+        for name, method, arguments in optional:
+            if values.get(name) is not None:
+                row[name] = method(fields, name, *arguments)
+        for name, other in same.items():
+            row[name] = row[name] or row[other]
+        return row
+
+    return row_of
+
+
+_Reading = tuple[str, Callable[..., Any], tuple[Any, ...]]
+"""The name of a column, the method that reads it, and further arguments."""
+
+
+def _reading(column: ArchiveColumn, now: str, *, null: bool) -> _Reading:
+    kind, arguments = column.type, column.allowed or _RANGES.get(column.type, ())
+    if kind in _COLLECTIONS:
+        return column.name, _COLLECTIONS[kind], ()
+    if kind == "memory_state" or (kind == "text" and arguments):
+        kind, arguments = "choice", (arguments or STATES,)
+    if null:
+        return column.name, _OPTIONAL.get(kind) or _NEEDED[kind], arguments
+    default = now if column.missing == "now" and kind == "timestamptz" else column.missing
+    return column.name, _NEEDED[kind], arguments if default is ... else (*arguments, default)
+
+
+_RANGES = {"integer": (-(2**31), 2**31 - 1), "bigint": (-(2**63), 2**63 - 1)}
+_COLLECTIONS: dict[str, Callable[..., Any]] = {"jsonb": Fields.mapping, "uuid[]": Fields.ids, "text[]": Fields.texts}
+_NEEDED: dict[str, Callable[..., Any]] = {
+    "uuid": Fields.id, "text": Fields.text, "choice": Fields.one_of, "timestamptz": Fields.moment,
+    "integer": Fields.whole, "bigint": Fields.whole, "boolean": Fields.flag, "bytea": Fields.data,
+}  # fmt: skip
+_OPTIONAL: dict[str, Callable[..., Any]] = {
+    "uuid": Fields.optional_id, "text": Fields.optional_text, "choice": Fields.optional_one_of,
+    "timestamptz": Fields.optional_moment, "double precision": Fields.optional_number,
+}  # fmt: skip
+"""The methods that read columns by their types: those that are empty if they are missing, those that are needed or have
+a default, and those that are null."""

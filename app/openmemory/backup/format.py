@@ -1,4 +1,4 @@
-"""The archive format: the names of its members and its limits.
+"""The archive format and its limits. `schema.archives` has the lists.
 
 Version "1" is OpenMemory's own: `memories.json` and `memories.jsonl.gz`. Old readers ignore the members that we add.
 Values that an old archive lacks have defaults.
@@ -10,27 +10,12 @@ from typing import Any, NamedTuple
 
 from openmemory.config.settings import LimitSettings
 from openmemory.errors import OpenMemoryError
-from openmemory.memories.models import LAST_REVISION
 
 VERSION = "1"
 """The version that is written, and the only one that is read."""
 
 TABLES = "memories.json"
-MEMORIES = "memories.jsonl.gz"
-REVISIONS = "revisions.jsonl.gz"
-ACCESSES = "access_logs.jsonl.gz"
-LINKS = "links.jsonl.gz"
-PROJECTS = "projects.jsonl.gz"
-ANCHORS = "anchors.jsonl.gz"
-CAPTURES = "captures.jsonl.gz"
-STEPS = "capture_steps.jsonl.gz"
-SOURCES = "sources.jsonl.gz"
-PASSAGES = "passages.jsonl.gz"
-VECTORS = "vectors.jsonl.gz"
-MEMBERS = (
-    TABLES, MEMORIES, REVISIONS, ACCESSES, LINKS, PROJECTS, ANCHORS, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS,
-)  # fmt: skip
-"""The members that are read, in this order. Only the first is required."""
+"""The member that is required. The others are lists of their own."""
 
 MAX_MEMBERS = 64
 MAX_DIRECTORY_BYTES = 1024 * 1024
@@ -70,17 +55,6 @@ def most_of(limits: LimitSettings) -> StreamLimits:
 
 MAX_DEPTH = 64
 """Maximum nesting depth within one entry."""
-
-MAX_RECORDS = {
-    "apps": 10_000, "categories": 100_000, "memories": 2_000_000, "memory_categories": 20_000_000,
-    "status_history": 20_000_000, "access_controls": 100_000, "archive_policies": 10_000, REVISIONS: 20_000_000,
-    ACCESSES: 20_000_000, LINKS: 20_000_000, PROJECTS: 100_000, ANCHORS: 20_000_000,
-    CAPTURES: 2_000_000, STEPS: 20_000_000, SOURCES: 2_000_000, PASSAGES: 20_000_000, VECTORS: 4_000_000,
-}  # fmt: skip
-"""Maximum number of entries of a list, or of lines of a member."""
-
-MAX_REVISION = LAST_REVISION
-"""Highest revision number accepted in an archive. It equals our own maximum, so that we accept our own exports."""
 
 
 class BadArchive(OpenMemoryError):

@@ -6,37 +6,26 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from openmemory.backup import json_stream
 from openmemory.backup.container import Container
-from openmemory.backup.format import (
-    ACCESSES,
-    ANCHORS,
-    CAPTURES,
-    LINKS,
-    MAX_RECORDS,
-    MEMORIES,
-    PASSAGES,
-    PROJECTS,
-    REVISIONS,
-    SOURCES,
-    STEPS,
-    TABLES,
-    VECTORS,
-    kind_of,
-    malformed,
-    most_of,
-    too_much,
-)  # fmt: skip
+from openmemory.backup.fields import Row
+from openmemory.backup.format import TABLES, kind_of, malformed, most_of, too_much
 from openmemory.backup.records import Records
-from openmemory.backup.report import Row
+from openmemory.backup.staging import TABLES as STAGING
+from openmemory.schema.archives import MEMBERS, MEMORY_LINES, SECTIONS
+from openmemory.schema.description import ArchiveList
 from openmemory.serialization import exact_json
 
 _TOGETHER = 256 * 1024
 """Bytes copied at once."""
 
 _OBJECTS = ("user", "export_meta")
+_ORDER: dict[str, Callable[[Row], Sequence[Any]]] = {
+    table: itemgetter(*(name for name, _ in columns)) for table, columns in STAGING.items()
+}
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
@@ -59,8 +48,8 @@ def rows(container: Container, records: Records) -> Iterator[CopyRows]:
     """
     pending: defaultdict[str, list[bytes]] = defaultdict(list)
     sizes: defaultdict[str, int] = defaultdict(int)
-    for table, values in _records(container, records):
-        line = copy_line(values)
+    for table, row in _records(container, records):
+        line = copy_line(_ORDER[table](row))
         pending[table].append(line)
         sizes[table] += len(line)
         if sizes[table] >= _TOGETHER:
@@ -71,44 +60,46 @@ def rows(container: Container, records: Records) -> Iterator[CopyRows]:
         yield CopyRows(table, b"".join(lines), container.read)
 
 
-def _records(container: Container, records: Records) -> Iterator[Row]:
+def _records(container: Container, records: Records) -> Iterator[tuple[str, Row]]:
     yield from _tables(container, records)
-    for name in (REVISIONS, ACCESSES, LINKS, PROJECTS, ANCHORS, CAPTURES, STEPS, SOURCES, PASSAGES, VECTORS):
-        if name in container:
+    for name, of in MEMBERS.items():
+        if of is not MEMORY_LINES and name in container:
             with container.open(name) as read:
                 for number, (place, value) in enumerate(json_stream.lines(read, name, most=most_of(records.limits)), 1):
-                    _count(name, number)
-                    yield from records.rows(name, place, number, value)
-    if MEMORIES in container:
+                    _count(of, number)
+                    if (row := records.row(of, place, number, value)) is not None:
+                        yield row
+    if MEMORY_LINES.name in container:
         # This member repeats the tables. It is read only to check that it is intact.
-        with container.open(MEMORIES) as read:
+        with container.open(MEMORY_LINES.name) as read:
             while read(_TOGETHER):
                 pass
 
 
-def _tables(container: Container, records: Records) -> Iterator[Row]:
+def _tables(container: Container, records: Records) -> Iterator[tuple[str, Row]]:
     found = False
-    wanted = (*_OBJECTS, *MAX_RECORDS)
     with container.open(TABLES) as read:
-        for entry in json_stream.entries(read, TABLES, most=most_of(records.limits), wanted=wanted):
+        for entry in json_stream.entries(read, TABLES, most=most_of(records.limits), wanted=(*_OBJECTS, *SECTIONS)):
             found = found or entry.key == "memories"
             if entry.key in _OBJECTS:
                 if entry.number is not None:
                     raise malformed(entry.key, "must be an object, not a list")
                 records.object(entry.key, entry.value)
-            elif entry.key in MAX_RECORDS:
+            elif entry.key in SECTIONS:
                 if entry.number is None and entry.value is not None:
                     raise malformed(entry.key, f"must be a list, not {kind_of(entry.value)}")
                 if entry.number is not None and entry.number >= 0:
-                    _count(entry.key, entry.number + 1)
-                    yield from records.rows(entry.key, entry.place, entry.number, entry.value)
+                    _count(SECTIONS[entry.key], entry.number + 1)
+                    row = records.row(SECTIONS[entry.key], entry.place, entry.number, entry.value)
+                    if row is not None:
+                        yield row
     if not found:
         raise malformed("memories", f"is missing in {TABLES}")
 
 
-def _count(kind: str, count: int) -> None:
-    if count > MAX_RECORDS[kind]:
-        raise too_much(f"{kind} has more than {MAX_RECORDS[kind]:,} entries")
+def _count(of: ArchiveList, count: int) -> None:
+    if count > of.most:
+        raise too_much(f"{of.name} has more than {of.most:,} entries")
 
 
 def copy_line(values: Sequence[Any]) -> bytes:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from openmemory.backup.format import malformed
-
 _MIN_REMEMBERED = 4_096
 """Minimum number of records remembered per kind. A zip refers back 32 KB; every record is longer than eight bytes."""
 
@@ -22,15 +20,6 @@ class RecentRecords:
     def __init__(self) -> None:
         self._last: dict[str, dict[Hashable, str]] = {}
         self._older: dict[str, dict[Hashable, str]] = {}
-
-    def once(self, kind: str, key: Hashable, place: str, field: str = "id") -> None:
-        """Remembers a record.
-
-        Raises:
-            BadArchive: a recent record has the same key.
-        """
-        if (before := self.place(kind, key, place)) is not None:
-            raise malformed(f"{place}.{field}", f"must be unique; {before} has the same")
 
     def place(self, kind: str, key: Hashable, place: str) -> str | None:
         """Remembers a record. Returns the place of a recent record with the same key, or None."""

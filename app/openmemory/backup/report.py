@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import BaseModel, Field
 
 from openmemory.errors import Invalid
-
-Row = tuple[str, Sequence[Any]]
-"""A row from an archive: a table, and the values of its columns."""
 
 SHOWN = 100
 """Maximum number of items listed individually."""

@@ -19,10 +19,10 @@ from openmemory.access.restore import ComparedIds, adopt_ids, drop_unbound_rules
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.schemas import AuditAction
-from openmemory.backup import duplicates
+from openmemory.backup import staging
 from openmemory.backup.container import Container
 from openmemory.backup.exporting import ArchiveWriter, ExportSelection
-from openmemory.backup.format import CAPTURES, SOURCES, STEPS, UNPACKED, too_much
+from openmemory.backup.format import UNPACKED, too_much
 from openmemory.backup.reading import CopyRows, rows
 from openmemory.backup.records import Records
 from openmemory.backup.report import SHOWN, ImportReport, MemoriesReport
@@ -39,7 +39,7 @@ from openmemory.identity.principal import Principal
 from openmemory.index.space import Spaces
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories.analyze import AnalyzeAfterWrites
-from openmemory.memories.restore import planning, tables, writing
+from openmemory.memories.restore import planning, writing
 from openmemory.memories.schemas import OnError
 from openmemory.memories.service import Memories
 from openmemory.projects import restore as of_projects
@@ -73,9 +73,6 @@ _SOME_IDS = 500 * 37
 """Bytes of ids copied at once: whole lines of 36 characters and a newline."""
 _MODEL = 10.0
 """Seconds within which a model must report its dimension."""
-
-
-_MORE_TABLES = {**of_captures.TABLES, **of_sources.TABLES, **of_projects.TABLES}
 
 
 def no_progress(_stage: Stage, _done: int, _total: int | None) -> None:
@@ -235,7 +232,7 @@ class Backup:
             models = await self._models()
             container = await asyncio.to_thread(Container, archive.file, unpacked=UNPACKED * self._limits.backup)
             async with self._database.long_transaction(_MAX_STATEMENT_SECONDS) as tx:
-                await tables.make(tx, _MORE_TABLES)
+                await staging.make(tx)
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)
                 await self._check(tx, records)
@@ -281,17 +278,13 @@ class Backup:
         return found
 
     async def _check(self, tx: Tx, records: Records) -> None:
-        await duplicates.reject(tx)
-        for kind, id_ in await tables.lost(tx, SHOWN):
-            records.left_out.add(kind, id_, "its memory is not in the archive")
-        for id_ in await of_captures.lost(tx, SHOWN):
-            records.left_out.add("capture", id_, f"is in {STEPS}, but not in {CAPTURES}")
-        for id_ in await of_sources.lost(tx, SHOWN):
-            records.left_out.add("passage", id_, f"its source is not in {SOURCES}")
+        await staging.reject_duplicates(tx)
+        for item, id_, problem in await staging.orphans(tx, SHOWN):
+            records.left_out.add(item, id_, problem)
         if not records.ours:
             for id_ in await drop_unbound_rules(tx):
                 records.left_out.add("rule", id_, "subject_id: is missing; OpenMemory never applied this rule")
-        await tables.prepare(tx, _MORE_TABLES)
+        await staging.prepare(tx)
 
     async def _write(
         self,

@@ -1,8 +1,6 @@
-"""Restores captures from an archive: the temporary tables they are read into, and the transfer from there."""
+"""Restores captures from an archive, after its memories."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from sqlalchemy import text
 
@@ -12,41 +10,25 @@ from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 
-TABLES: Mapping[str, str] = {
-    "incoming_captures": """
-        place integer, id uuid, app uuid, namespace text, status text, input jsonb, options jsonb, principal jsonb,
-        hash text, attempts integer, bad_answers integer, calls integer, prompt_tokens integer,
-        completion_tokens integer, error text, model text, seconds double precision, created_at timestamptz,
-        updated_at timestamptz, finished_at timestamptz""",
-    "incoming_steps": """
-        place integer, capture uuid, kind text, turn integer, memory uuid, followed uuid, followed_by uuid, body jsonb,
-        problem text""",
-}
-"""Columns of the temporary tables, in COPY order. A step is an operation or a refusal."""
-
-_LOST = text(
-    """
-    SELECT s.capture FROM incoming_steps AS s
-    WHERE NOT EXISTS (SELECT FROM incoming_captures AS c WHERE c.id = s.capture)
-    AND NOT EXISTS (SELECT FROM incoming_refused AS r WHERE r.id = s.capture AND r.kind = 'captures.jsonl.gz')
-    GROUP BY s.capture ORDER BY min(s.place) LIMIT :most
-    """
-)
 _TO_FIND = (
-    "CREATE INDEX ON incoming_steps (capture)",
+    "CREATE INDEX ON incoming_capture_steps (capture_id)",
     """
     ALTER TABLE incoming_captures
         ADD target uuid, ADD app_target uuid, ADD known boolean DEFAULT false, ADD problem text
     """,
-    "ALTER TABLE incoming_steps ADD memory_target uuid, ADD followed_target uuid, ADD followed_by_target uuid",
+    """
+    ALTER TABLE incoming_capture_steps
+        ADD memory_target uuid, ADD superseded_target uuid, ADD superseded_by_target uuid
+    """,
 )
 _TARGET = """coalesce(
     (SELECT r.target FROM restored AS r WHERE r.id = s.{name}),
     (SELECT m.id FROM memories AS m WHERE m.id = s.{name} AND m.user_id = :user))"""
 _FIND_MEMORIES = text(
     f"""
-    UPDATE incoming_steps AS s SET memory_target = {_TARGET.format(name="memory")},
-        followed_target = {_TARGET.format(name="followed")}, followed_by_target = {_TARGET.format(name="followed_by")}
+    UPDATE incoming_capture_steps AS s SET memory_target = {_TARGET.format(name="memory_id")},
+        superseded_target = {_TARGET.format(name="superseded_id")},
+        superseded_by_target = {_TARGET.format(name="superseded_by")}
     """  # noqa: S608 - only constants are put in
 )
 # A capture that already exists is left unchanged: the archive cannot know what happened to it here.
@@ -55,7 +37,7 @@ _FIND = text(
     UPDATE incoming_captures AS i SET target = now_called.id, app_target = coalesce(a.target, :app),
         known = EXISTS (SELECT FROM captures AS k WHERE k.id = now_called.id)
     FROM incoming_captures AS c
-    LEFT JOIN incoming_apps AS a ON a.id = c.app
+    LEFT JOIN incoming_apps AS a ON a.id = c.app_id
     LEFT JOIN captures AS e ON e.id = c.id AND e.user_id <> :user
     CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NULL THEN c.id ELSE {DERIVED.format(id="c.id")} END AS id)
         AS now_called
@@ -67,28 +49,29 @@ _PROBLEMS = text(
     """
     UPDATE incoming_captures AS i SET problem = p.problem
     FROM (
-        SELECT DISTINCT ON (s.capture) s.capture,
+        SELECT DISTINCT ON (s.capture_id) s.capture_id,
             coalesce(s.problem, 'is about a memory that did not come in') AS problem
-        FROM incoming_steps AS s
+        FROM incoming_capture_steps AS s
         WHERE s.problem IS NOT NULL OR (s.kind = 'operation'
-            AND (s.memory_target IS NULL OR (s.followed IS NOT NULL AND s.followed_target IS NULL)))
-        ORDER BY s.capture, s.place
+            AND (s.memory_target IS NULL OR (s.superseded_id IS NOT NULL AND s.superseded_target IS NULL)))
+        ORDER BY s.capture_id, s.place
     ) AS p
-    WHERE p.capture = i.id AND NOT i.known
+    WHERE p.capture_id = i.id AND NOT i.known
     """
 )
 _STEPS = """
     coalesce((
-        SELECT jsonb_agg({step} ORDER BY s.turn) FROM incoming_steps AS s WHERE s.capture = i.id AND s.kind = '{kind}'
+        SELECT jsonb_agg({step} ORDER BY s.number) FROM incoming_capture_steps AS s
+        WHERE s.capture_id = i.id AND s.kind = '{kind}'
     ), '[]')
 """
 _OPERATIONS = _STEPS.format(
     kind="operation",
     step="""
         s.body || jsonb_build_object('id', s.memory_target)
-        || CASE WHEN s.followed IS NULL THEN '{}' ELSE jsonb_build_object('superseded_id', s.followed_target) END
+        || CASE WHEN s.superseded_id IS NULL THEN '{}' ELSE jsonb_build_object('superseded_id', s.superseded_target) END
         || CASE WHEN s.body -> 'before' IS NULL THEN '{}' ELSE jsonb_build_object('before',
-            (s.body -> 'before') || jsonb_build_object('superseded_by', s.followed_by_target)) END""",
+            (s.body -> 'before') || jsonb_build_object('superseded_by', s.superseded_by_target)) END""",
 )
 _REFUSED = _STEPS.format(
     kind="refused",
@@ -106,9 +89,9 @@ _ADD = text(
         CASE WHEN i.status <> 'pending' THEN least(coalesce(i.finished_at, i.updated_at), now()) END,
         {_OPERATIONS}, {_REFUSED},
         ARRAY(
-            SELECT DISTINCT t.id FROM incoming_steps AS s
-            CROSS JOIN LATERAL (VALUES (s.memory_target), (s.followed_target)) AS t(id)
-            WHERE s.capture = i.id AND t.id IS NOT NULL ORDER BY 1)
+            SELECT DISTINCT t.id FROM incoming_capture_steps AS s
+            CROSS JOIN LATERAL (VALUES (s.memory_target), (s.superseded_target)) AS t(id)
+            WHERE s.capture_id = i.id AND t.id IS NOT NULL ORDER BY 1)
     FROM incoming_captures AS i
     WHERE i.problem IS NULL AND NOT i.known
     ORDER BY i.place
@@ -116,11 +99,6 @@ _ADD = text(
     """  # noqa: S608 - as above
 )
 _NOT_TAKEN = text("SELECT id, problem FROM incoming_captures WHERE problem IS NOT NULL ORDER BY place LIMIT :most")
-
-
-async def lost(tx: Tx, most: int) -> list[str]:
-    """The ids of captures for which the archive holds steps but no capture."""
-    return [str(id_) for id_ in await tx.scalars(_LOST, {"most": most})]
 
 
 async def restore_captures(tx: Tx, caller: Caller, most: int) -> tuple[int, list[tuple[str, str, str]]]:

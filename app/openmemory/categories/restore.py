@@ -19,7 +19,7 @@ _LIMIT = text(
     FROM (
         SELECT id, row_number() OVER (ORDER BY place) AS turn FROM (
             SELECT DISTINCT ON (target) id, place FROM incoming_categories AS c
-            WHERE own IS NOT NULL AND NOT EXISTS (
+            WHERE own_description IS NOT NULL AND NOT EXISTS (
                 SELECT FROM category_descriptions AS d WHERE d.user_id = :user AND d.category_id = c.target)
             ORDER BY target, place) AS new
     ) AS n
@@ -29,7 +29,7 @@ _LIMIT = text(
 _ADD = text(
     """
     INSERT INTO category_descriptions (user_id, category_id, description, created_at, updated_at)
-    SELECT :user, target, own, own_created_at, own_updated_at FROM incoming_categories
+    SELECT :user, target, own_description, own_created_at, own_updated_at FROM incoming_categories
     WHERE problem = '' ORDER BY place
     """
 )

@@ -13,8 +13,9 @@ from typing import IO, Any, cast
 import orjson
 
 from openmemory.backup.container import lines_member
-from openmemory.backup.format import ACCESSES, LINKS, PASSAGES, PROJECTS, REVISIONS, SOURCES, TABLES
+from openmemory.backup.format import TABLES
 from openmemory.importers.staging import Staging
+from openmemory.schema.archives import ACCESS_LOGS, LINKS, PASSAGES, PROJECTS, REVISIONS, SOURCES
 from openmemory.serialization import exact_json
 from openmemory.uploads.spool import Spool
 
@@ -126,7 +127,7 @@ class UserArchive:
                             show(number, total)
                     file.write(b"]")
                 file.write(b',"export_meta":{"version":"1","generator":"openmemory import"}}')
-            with lines_member(archive, ACCESSES) as lines:
+            with lines_member(archive, ACCESS_LOGS.name) as lines:
                 for access in self._accesses():
                     lines.write(exact_json.dumps(access) + b"\n")
             for member, (_, table, which) in _MEMBERS.items():
@@ -188,11 +189,11 @@ class UserArchive:
 
 
 _MEMBERS = {
-    REVISIONS: ("revisions", "memory_revisions", f"memory_id IN {_MINE}"),
-    LINKS: ("links", "memory_links", f"from_id IN {_MINE}"),
-    PROJECTS: ("projects", "projects", "user_id = :user"),
-    SOURCES: ("sources", "sources", "user_id = :user"),
-    PASSAGES: ("passages", "passages", "user_id = :user"),
+    REVISIONS.name: ("revisions", "memory_revisions", f"memory_id IN {_MINE}"),
+    LINKS.name: ("links", "memory_links", f"from_id IN {_MINE}"),
+    PROJECTS.name: ("projects", "projects", "user_id = :user"),
+    SOURCES.name: ("sources", "sources", "user_id = :user"),
+    PASSAGES.name: ("passages", "passages", "user_id = :user"),
 }  # fmt: skip
 """The members with what only other programs store: the name of their count, their table, and the user's rows in it."""
 _NULLABLE = ("archived_at", "deleted_at")

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from openmemory.backup.container import Container
-from openmemory.backup.format import ACCESSES, DEFAULT_LIMITS, MAX_RECORDS, TABLES, StreamLimits
+from openmemory.backup.format import DEFAULT_LIMITS, TABLES, StreamLimits
 from openmemory.backup.json_stream import StreamedValue, entries, lines
 from openmemory.importers.archive import ArchiveCounts
 from openmemory.importers.cleaning import STATES
 from openmemory.importers.source import ReadingLimit
+from openmemory.schema.archives import ACCESS_LOGS, APPS
 
 _UNPACKED = 64 * 1024 * 1024 * 1024
 """Maximum number of unpacked bytes that are inspected. The importing service has its own limit."""
@@ -60,7 +61,7 @@ def contents_of(
             if entry.number is None or entry.number < 0:
                 continue
             lists[entry.key] += 1
-            if entry.key == "apps" and len(names) < MAX_RECORDS["apps"]:
+            if entry.key == "apps" and len(names) < APPS.most:
                 names[str(values.get("id"))] = str(values.get("name"))
             if entry.key == "memories":
                 by_app[str(values.get("app_id"))] += 1
@@ -91,7 +92,7 @@ def _named(by_app: Counter[str], names: Mapping[str, str]) -> dict[str, int]:
 def has_accesses(path: Path) -> bool:
     """Returns True if the export contains the access log, as exports of this service do."""
     with opened(path) as container:
-        return ACCESSES in container
+        return ACCESS_LOGS.name in container
 
 
 @contextmanager
@@ -107,11 +108,11 @@ def _tables(path: Path) -> Iterator[StreamedValue]:
 
 
 def _accesses(container: Container, most: StreamLimits, limit: ReadingLimit | None) -> int:
-    if ACCESSES not in container:
+    if ACCESS_LOGS.name not in container:
         return 0
     count = 0
-    with container.open(ACCESSES) as read:
-        for _ in lines(read, ACCESSES, most=most):
+    with container.open(ACCESS_LOGS.name) as read:
+        for _ in lines(read, ACCESS_LOGS.name, most=most):
             if limit is not None:
                 limit.check()
             count += 1

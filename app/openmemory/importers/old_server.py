@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmemory.backup.container import lines_member
-from openmemory.backup.format import ACCESSES, TABLES
+from openmemory.backup.format import TABLES
 from openmemory.errors import NotFound, OpenMemoryError, SetupError
 from openmemory.importers.cleaning import CleanedJson, Unusable, identifier, mapping, moment, text
 from openmemory.importers.exported import memories_of, opened
 from openmemory.importers.fetching import download, fetched
 from openmemory.importers.left_out import SkippedRows
+from openmemory.schema.archives import ACCESS_LOGS
 from openmemory.serialization import exact_json
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ async def with_accesses(
     done = 0
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         await asyncio.to_thread(_copy, exported, archive)
-        with lines_member(archive, ACCESSES) as file:
+        with lines_member(archive, ACCESS_LOGS.name) as file:
 
             async def copy(http: AsyncClient, memory: str) -> None:
                 try:

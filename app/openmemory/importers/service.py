@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from openmemory.access.directory import Directory
-from openmemory.backup.format import MAX_RECORDS, UNPACKED, most_of
+from openmemory.backup.format import UNPACKED, most_of
 from openmemory.backup.report import ImportReport
 from openmemory.backup.service import Backup, Mode
 from openmemory.config.settings import LimitSettings
@@ -25,6 +25,7 @@ from openmemory.importers.left_out import SkippedRows
 from openmemory.importers.source import BadSource, FileKind, ReadingLimit, kind_of
 from openmemory.importers.staging import Staging
 from openmemory.memories import validation
+from openmemory.schema.archives import APPS
 from openmemory.uploads.admission import Admission
 from openmemory.uploads.spool import Spool, look_for_room, no_room
 
@@ -237,7 +238,7 @@ def _listed(users: Iterable[str]) -> str:
 
 def _check_counts(staging: Staging) -> None:
     """Rejects a file with more users or apps than are held in memory."""
-    for table, most in (("users", MAX_USERS), ("apps", MAX_RECORDS["apps"])):
+    for table, most in (("users", MAX_USERS), ("apps", APPS.most)):
         [row] = staging.rows(f"SELECT count(*) FROM {table}")  # noqa: S608 - only constants are put in
         if row[0] > most:
             raise BadSource(

@@ -2,8 +2,7 @@
 
     names_of(COPIED, "i")  # "i.content, i.metadata, ..."
 
-A new column is a row here, an attribute of `models.Memory` and a migration. `backup.sections` writes it into archives,
-and `backup.records` reads it.
+A new column is a row here, an attribute of `models.Memory` and a migration. Archives hold it then.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 
 class Archived(Enum):
@@ -33,7 +33,8 @@ class MemoryField:
     """A field of memories: a column, or what other tables tell of a memory.
 
     `added`: the row of a new memory contains it. `sortable`: the names by which lists can be sorted by it.
-    `filterable`: conditions of a search can test it, and its type decides the operators.
+    `filterable`: conditions of a search can test it, and its type decides the operators. `missing`: what stands for it
+    in an archive that lacks it, as `schema.description` explains.
     """
 
     name: str
@@ -44,37 +45,40 @@ class MemoryField:
     added: bool = False
     sortable: tuple[str, ...] = ()
     filterable: bool = False
+    missing: Any = None
 
+
+_CONTENT, _STAMP, _COMPUTED, _COPIED, _RULED = Archived
 
 FIELDS = (
-    MemoryField("id", "uuid", Archived.RULED, added=True, sortable=("id",)),
-    MemoryField("content", "text", Archived.CONTENT, added=True, sortable=("memory", "content")),
-    MemoryField("metadata", "jsonb", Archived.CONTENT, added=True),
-    MemoryField("state", "memory_state", Archived.RULED, sortable=("state",)),
-    MemoryField("namespace", "text", Archived.CONTENT, added=True, sortable=("namespace",), filterable=True),
+    MemoryField("id", "uuid", _RULED, added=True, sortable=("id",), missing=...),
+    MemoryField("content", "text", _CONTENT, added=True, sortable=("memory", "content"), missing=...),
+    MemoryField("metadata", "jsonb", _CONTENT, added=True),
+    MemoryField("state", "memory_state", _RULED, sortable=("state",), missing="active"),
+    MemoryField("namespace", "text", _CONTENT, added=True, sortable=("namespace",), filterable=True, missing="default"),
     MemoryField("app", "text", None, filterable=True),
-    MemoryField("app_id", "uuid", Archived.RULED, added=True, sortable=("app_id",), filterable=True),
+    MemoryField("app_id", "uuid", _RULED, added=True, sortable=("app_id",), filterable=True),
     MemoryField("category", "text", None, filterable=True),
     MemoryField("category_id", "uuid", None, filterable=True),
-    MemoryField("kind", "text", Archived.CONTENT, added=True, sortable=("kind",), filterable=True),
-    MemoryField("thread_id", "text", Archived.CONTENT, added=True, filterable=True),
-    MemoryField("key", "text", Archived.CONTENT, added=True, filterable=True),
+    MemoryField("kind", "text", _CONTENT, added=True, sortable=("kind",), filterable=True, missing="memory"),
+    MemoryField("thread_id", "text", _CONTENT, added=True, filterable=True),
+    MemoryField("key", "text", _CONTENT, added=True, filterable=True),
+    MemoryField("importance", "double precision", _CONTENT, added=True, sortable=("importance",), filterable=True),
     MemoryField(
-        "importance", "double precision", Archived.CONTENT, added=True, sortable=("importance",), filterable=True
+        "created_at", "timestamptz", _STAMP, added=True, sortable=("created_at",), filterable=True, missing="now",
     ),
-    MemoryField("created_at", "timestamptz", Archived.STAMP, added=True, sortable=("created_at",), filterable=True),
-    MemoryField("updated_at", "timestamptz", Archived.STAMP, sortable=("updated_at",), filterable=True),
-    MemoryField("archived_at", "timestamptz", Archived.RULED, sortable=("archived_at",)),
-    MemoryField("deleted_at", "timestamptz", Archived.STAMP, sortable=("deleted_at",)),
-    MemoryField("expires_at", "timestamptz", Archived.CONTENT, added=True, sortable=("expires_at",)),
-    MemoryField("valid_from", "timestamptz", Archived.CONTENT, added=True),
-    MemoryField("valid_until", "timestamptz", Archived.CONTENT, added=True),
-    MemoryField("superseded_by", "uuid", Archived.RULED),
-    MemoryField("revision", "integer", Archived.RULED),
-    MemoryField("hash", "text", Archived.COMPUTED, added=True),
-    MemoryField("labels", "text[]", Archived.COMPUTED, added=True),
-    MemoryField("text_by_user", "boolean", Archived.COPIED),
-)
+    MemoryField("updated_at", "timestamptz", _STAMP, sortable=("updated_at",), filterable=True, missing="created_at"),
+    MemoryField("archived_at", "timestamptz", _RULED, sortable=("archived_at",)),
+    MemoryField("deleted_at", "timestamptz", _STAMP, sortable=("deleted_at",)),
+    MemoryField("expires_at", "timestamptz", _CONTENT, added=True, sortable=("expires_at",)),
+    MemoryField("valid_from", "timestamptz", _CONTENT, added=True),
+    MemoryField("valid_until", "timestamptz", _CONTENT, added=True),
+    MemoryField("superseded_by", "uuid", _RULED),
+    MemoryField("revision", "integer", _RULED, missing=1),
+    MemoryField("hash", "text", _COMPUTED, added=True),
+    MemoryField("labels", "text[]", _COMPUTED, added=True),
+    MemoryField("text_by_user", "boolean", _COPIED, missing=False),
+)  # fmt: skip
 """In the order in which the import of archives copies them, and in which errors list them."""
 
 COLUMNS = tuple(one for one in FIELDS if one.archived is not None)

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sqlalchemy import text
 
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
-
-TABLES: Mapping[str, str] = {
-    "incoming_links": "from_id uuid, rel text, to_id uuid, app uuid, created_at timestamptz",
-    "incoming_projects": "namespace text, name text, root text, repo text, head text, branch text, metadata jsonb,"
-    " app uuid, created_at timestamptz, updated_at timestamptz",
-    "incoming_anchors": "namespace text, head text, commit text, reachable boolean, checked_at timestamptz",
-}
-"""Columns of the temporary tables, in COPY order."""
 
 # Links to a memory that was left out are left out too. No cycle is looked for: an archive has none unless somebody
 # wrote it, and whoever follows links expects some.
@@ -29,7 +19,7 @@ _LINKS = text(
     JOIN restored AS t ON t.id = l.to_id
     JOIN memories AS m ON m.id = f.target AND m.user_id = :user
     JOIN memories AS o ON o.id = t.target AND o.user_id = :user
-    LEFT JOIN incoming_apps AS a ON a.id = l.app
+    LEFT JOIN incoming_apps AS a ON a.id = l.app_id
     WHERE f.target <> t.target
     ORDER BY f.target, l.rel, t.target
     ON CONFLICT DO NOTHING
@@ -46,7 +36,7 @@ _PROJECTS = text(
         CASE WHEN EXISTS (SELECT FROM projects AS o WHERE o.user_id = :user AND o.namespace = i.namespace)
             THEN now() ELSE i.created_at END,
         i.updated_at
-    FROM incoming_projects AS i LEFT JOIN incoming_apps AS a ON a.id = i.app
+    FROM incoming_projects AS i LEFT JOIN incoming_apps AS a ON a.id = i.app_id
     ORDER BY i.namespace, coalesce(a.target, :app), i.created_at, i.updated_at, i.name
     ON CONFLICT (user_id, namespace, app_id) DO UPDATE SET
         root = coalesce(p.root, excluded.root), repo = coalesce(p.repo, excluded.repo),

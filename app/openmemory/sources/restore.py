@@ -1,8 +1,8 @@
-"""Restores sources from an archive: the temporary tables they are read into, and the transfer from there."""
+"""Restores sources from an archive, after its memories."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import text
 
@@ -14,35 +14,14 @@ from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
 
-TABLES: Mapping[str, str] = {
-    "incoming_sources": """
-        place integer, id uuid, app uuid, kind text, namespace text, locator text, language text,
-        media_type text, hash text, bytes bigint, title text, summary text, metadata jsonb, state memory_state,
-        created_at timestamptz, updated_at timestamptz, closed_at timestamptz, deleted_at timestamptz, infer boolean,
-        captured integer""",
-    "incoming_passages": """
-        place integer, id uuid, source uuid, kind text, turn integer, external_id text, speaker text, heading text,
-        first_line integer, last_line integer, content text, metadata jsonb, state memory_state,
-        created_at timestamptz, expires_at timestamptz, labels text[], symbols text[]""",
-}
-"""Columns of the temporary tables, in COPY order."""
-
-_LOST = text(
-    """
-    SELECT p.id FROM incoming_passages AS p
-    WHERE NOT EXISTS (SELECT FROM incoming_sources AS s WHERE s.id = p.source)
-    AND NOT EXISTS (SELECT FROM incoming_refused AS r WHERE r.id = p.source AND r.kind = 'sources.jsonl.gz')
-    ORDER BY p.place LIMIT :most
-    """
-)
 _TO_FIND = (
-    "CREATE INDEX ON incoming_passages (source)",
+    "CREATE INDEX ON incoming_passages (source_id)",
     "ALTER TABLE incoming_sources ADD target uuid, ADD app_target uuid",
 )
 _APPS = text(
     """
     UPDATE incoming_sources AS i SET app_target = coalesce(a.target, :app)
-    FROM incoming_sources AS s LEFT JOIN incoming_apps AS a ON a.id = s.app WHERE s.id = i.id
+    FROM incoming_sources AS s LEFT JOIN incoming_apps AS a ON a.id = s.app_id WHERE s.id = i.id
     """
 )
 # An id that another user has is derived anew. A source that the app has goes on.
@@ -53,9 +32,9 @@ _SOURCES = text(
     SELECT CASE WHEN e.id IS NULL THEN i.id ELSE {DERIVED.format(id="i.id")} END, :user, i.app_target, i.kind,
         i.namespace, i.locator, i.language, i.media_type, i.hash, i.bytes, i.title, i.summary, i.metadata, i.state,
         i.created_at, i.updated_at, i.closed_at, i.deleted_at, i.infer,
-        (SELECT count(*) FROM incoming_passages AS p WHERE p.source = i.id AND p.turn <= i.captured),
+        (SELECT count(*) FROM incoming_passages AS p WHERE p.source_id = i.id AND p.position <= i.captured),
         CASE WHEN i.kind = 'document' AND i.state = 'active'
-            THEN (SELECT max(p.expires_at) FROM incoming_passages AS p WHERE p.source = i.id) END
+            THEN (SELECT max(p.expires_at) FROM incoming_passages AS p WHERE p.source_id = i.id) END
     FROM incoming_sources AS i LEFT JOIN sources AS e ON e.id = i.id
     ORDER BY i.app_target, i.namespace, i.kind, i.locator
     ON CONFLICT (app_id, namespace, kind, locator) DO NOTHING
@@ -80,11 +59,11 @@ _PASSAGES = text(
             expires_at)
         SELECT CASE WHEN e.id IS NULL THEN m.id ELSE {DERIVED.format(id="m.id")} END, s.id, s.user_id, s.app_id,
             s.namespace, CASE WHEN s.kind = 'conversation' THEN s.locator END, m.kind,
-            s.length + row_number() OVER (PARTITION BY s.id ORDER BY m.turn, m.place), m.external_id, m.speaker,
+            s.length + row_number() OVER (PARTITION BY s.id ORDER BY m.position, m.place), m.external_id, m.role,
             m.heading, m.first_line, m.last_line, m.content, m.metadata, m.state, m.created_at, m.labels, m.symbols,
             m.expires_at
         FROM incoming_passages AS m
-        JOIN incoming_sources AS t ON t.id = m.source
+        JOIN incoming_sources AS t ON t.id = m.source_id
         JOIN sources AS s ON s.id = t.target AND (s.kind = 'conversation') = (m.kind IN ('turn', 'session'))
         LEFT JOIN LATERAL (
             SELECT p.id FROM passages AS p WHERE p.id = m.id UNION ALL SELECT o.id FROM memories AS o WHERE o.id = m.id
@@ -120,11 +99,6 @@ _VECTORS = text(
     ON CONFLICT (kind, id, model) DO NOTHING
     """  # noqa: S608 - as above
 )
-
-
-async def lost(tx: Tx, most: int) -> list[str]:
-    """The ids of passages whose source is not in the archive."""
-    return [str(id_) for id_ in await tx.scalars(_LOST, {"most": most})]
 
 
 async def restore_sources(tx: Tx, caller: Caller, *, models: Sequence[tuple[str, int]]) -> int:

@@ -8,25 +8,22 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.memories.lifecycle.policies import MAX_POLICIES
 
-COLUMNS = """
-    place integer, id uuid, criteria_type text, criterion uuid, criteria_name text, action text, days integer,
-    created_at timestamptz"""
-"""The columns of the incoming policies, in copy order."""
-
-_TO_FIND = text("ALTER TABLE incoming_policies ADD target uuid, ADD problem text, ADD known boolean DEFAULT false")
+_TO_FIND = text(
+    "ALTER TABLE incoming_archive_policies ADD target uuid, ADD problem text, ADD known boolean DEFAULT false"
+)
 _FIND = text(
     """
-    UPDATE incoming_policies AS p SET target = found.target, problem = CASE
+    UPDATE incoming_archive_policies AS p SET target = found.target, problem = CASE
         WHEN p.criteria_type <> 'namespace' AND found.target IS NULL
             THEN 'criteria_id: no ' || p.criteria_type || ' of the archive has this id' END
     FROM (
         SELECT i.id,
             CASE i.criteria_type
                 WHEN 'user' THEN CAST(:user AS uuid)
-                WHEN 'app' THEN (SELECT target FROM incoming_apps AS a WHERE a.id = i.criterion)
-                WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.criterion)
+                WHEN 'app' THEN (SELECT target FROM incoming_apps AS a WHERE a.id = i.criteria_id)
+                WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.criteria_id)
             END AS target
-        FROM incoming_policies AS i
+        FROM incoming_archive_policies AS i
     ) AS found
     WHERE found.id = p.id
     """
@@ -35,21 +32,21 @@ _FIND = text(
 # first is imported.
 _KNOWN = text(
     """
-    UPDATE incoming_policies AS p SET known = true
+    UPDATE incoming_archive_policies AS p SET known = true
     WHERE p.problem IS NULL AND (
         EXISTS (
             SELECT FROM archive_policies AS e WHERE e.user_id = :user AND e.criteria_type = p.criteria_type
             AND e.action = p.action AND (e.criteria_id = p.target OR e.criteria_name = p.criteria_name))
         OR p.id NOT IN (
-            SELECT DISTINCT ON (criteria_type, target, criteria_name, action) id FROM incoming_policies
+            SELECT DISTINCT ON (criteria_type, target, criteria_name, action) id FROM incoming_archive_policies
             WHERE problem IS NULL ORDER BY criteria_type, target, criteria_name, action, place))
     """
 )
 _LIMIT = text(
     """
-    UPDATE incoming_policies AS p SET problem = 'is one too many: a user has at most ' || :most
+    UPDATE incoming_archive_policies AS p SET problem = 'is one too many: a user has at most ' || :most
     FROM (
-        SELECT id, row_number() OVER (ORDER BY place) AS turn FROM incoming_policies
+        SELECT id, row_number() OVER (ORDER BY place) AS turn FROM incoming_archive_policies
         WHERE problem IS NULL AND NOT known
     ) AS n
     WHERE n.id = p.id AND n.turn + (SELECT count(*) FROM archive_policies WHERE user_id = :user) > :number
@@ -60,8 +57,8 @@ _ADD = text(
     INSERT INTO archive_policies (id, user_id, criteria_type, criteria_id, criteria_name, action, days_to_archive,
         created_at)
     SELECT CASE WHEN e.id IS NULL THEN p.id ELSE gen_random_uuid() END,
-        :user, p.criteria_type, p.target, p.criteria_name, p.action, p.days, p.created_at
-    FROM incoming_policies AS p LEFT JOIN archive_policies AS e ON e.id = p.id
+        :user, p.criteria_type, p.target, p.criteria_name, p.action, p.days_to_archive, p.created_at
+    FROM incoming_archive_policies AS p LEFT JOIN archive_policies AS e ON e.id = p.id
     WHERE p.problem IS NULL AND NOT p.known ORDER BY p.place
     """
 )

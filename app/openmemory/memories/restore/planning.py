@@ -96,8 +96,8 @@ _ASSIGN = text(
     FROM (
         SELECT memory, category, bool_or(automatic) AS automatic
         FROM (
-            SELECT id AS memory, unnest(categories) AS category, false AS automatic FROM incoming_memories
-            UNION ALL SELECT memory, category, automatic FROM incoming_assignments
+            SELECT id AS memory, unnest(category_ids) AS category, false AS automatic FROM incoming_memories
+            UNION ALL SELECT memory_id, category_id, automatic FROM incoming_memory_categories
         ) AS listed
         GROUP BY memory, category
     ) AS f

@@ -32,16 +32,16 @@ _REVISIONS = text(
         CASE WHEN r.fate = 'replace' AND v.revision = f.revision THEN r.before_text ELSE v.old_text END,
         v.new_text, v.metadata, a.target, v.changed_at
     FROM incoming_revisions AS v
-    JOIN restored AS r ON r.id = v.memory AND (r.fate = 'add' OR (r.fate = 'replace' AND r.edited))
+    JOIN restored AS r ON r.id = v.memory_id AND (r.fate = 'add' OR (r.fate = 'replace' AND r.edited))
     LEFT JOIN (
-        SELECT v.memory, min(v.revision) AS revision
-        FROM incoming_revisions AS v JOIN restored AS r ON r.id = v.memory AND r.fate = 'replace' AND r.edited
+        SELECT v.memory_id, min(v.revision) AS revision
+        FROM incoming_revisions AS v JOIN restored AS r ON r.id = v.memory_id AND r.fate = 'replace' AND r.edited
         WHERE NOT EXISTS (
             SELECT FROM memory_revisions AS h
             WHERE h.memory_id = r.target AND h.revision = v.revision AND h.new_text = v.new_text)
-        GROUP BY v.memory
-    ) AS f ON f.memory = v.memory
-    LEFT JOIN incoming_apps AS a ON a.id = v.app
+        GROUP BY v.memory_id
+    ) AS f ON f.memory_id = v.memory_id
+    LEFT JOIN incoming_apps AS a ON a.id = v.app_id
     WHERE r.fate = 'add' OR v.revision >= f.revision
     """
 )
@@ -150,10 +150,10 @@ _HISTORY = text(
     INSERT INTO memory_status_history (id, memory_id, changed_by, app_id, old_state, new_state, changed_at, reason)
     SELECT CASE WHEN e.id IS NULL THEN h.id ELSE {DERIVED.format(id="h.id")} END,
         r.target, :user, a.target, h.old_state, h.new_state, h.changed_at, h.reason
-    FROM incoming_history AS h
-    JOIN restored AS r ON r.id = h.memory AND r.fate <> 'skip'
+    FROM incoming_status_history AS h
+    JOIN restored AS r ON r.id = h.memory_id AND r.fate <> 'skip'
     LEFT JOIN memory_status_history AS e ON e.id = h.id
-    LEFT JOIN incoming_apps AS a ON a.id = h.app
+    LEFT JOIN incoming_apps AS a ON a.id = h.app_id
     WHERE e.id IS NULL OR e.memory_id <> r.target
     ON CONFLICT DO NOTHING
     """  # noqa: S608 - as above
@@ -177,10 +177,10 @@ _ACCESSES = text(
     INSERT INTO memory_access_logs (id, memory_id, app_id, accessed_at, access_type, metadata, imported_at)
     SELECT CASE WHEN e.id IS NULL THEN l.id ELSE {DERIVED.format(id="l.id")} END,
         r.target, coalesce(a.target, :app), l.accessed_at, l.access_type, l.metadata, now()
-    FROM incoming_accesses AS l
-    JOIN restored AS r ON r.id = l.memory AND r.fate <> 'skip'
+    FROM incoming_access_logs AS l
+    JOIN restored AS r ON r.id = l.memory_id AND r.fate <> 'skip'
     LEFT JOIN memory_access_logs AS e ON e.id = l.id
-    LEFT JOIN incoming_apps AS a ON a.id = l.app
+    LEFT JOIN incoming_apps AS a ON a.id = l.app_id
     WHERE e.id IS NULL OR e.memory_id <> r.target
     ON CONFLICT DO NOTHING
     """  # noqa: S608 - as above
@@ -224,8 +224,10 @@ _COUNT = text(
 _WRITTEN = "SELECT target AS id FROM restored WHERE fate = 'add' OR (fate = 'replace' AND touched)"
 _LOST = text(
     """
-    (SELECT 'rule' AS kind, id, problem FROM incoming_rules WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
-    UNION ALL (SELECT 'policy', id, problem FROM incoming_policies WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
+    (SELECT 'rule' AS kind, id, problem FROM incoming_access_controls
+        WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
+    UNION ALL (SELECT 'policy', id, problem FROM incoming_archive_policies
+        WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
     UNION ALL (SELECT 'category', id, problem FROM incoming_categories WHERE problem <> '' ORDER BY place LIMIT :most)
     UNION ALL (
         SELECT 'memory', i.id, 'superseded_by: names a memory that is not there'
@@ -235,8 +237,8 @@ _LOST = text(
     UNION ALL (
         SELECT DISTINCT 'memory', f.memory, 'category_ids: names a category that is not there'
         FROM (
-            SELECT id AS memory, unnest(categories) AS category FROM incoming_memories
-            UNION ALL SELECT memory, category FROM incoming_assignments
+            SELECT id AS memory, unnest(category_ids) AS category FROM incoming_memories
+            UNION ALL SELECT memory_id, category_id FROM incoming_memory_categories
         ) AS f
         JOIN restored AS r ON r.id = f.memory AND r.fate <> 'skip'
         WHERE NOT EXISTS (SELECT FROM incoming_categories AS c WHERE c.id = f.category) LIMIT :most)
