@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -13,6 +15,7 @@ from sqlalchemy import text
 
 from openmemory.backup.service import Backup
 from openmemory.config.settings import Settings
+from openmemory.schema.registry import TABLES as REGISTERED
 from openmemory.doors.server.application import create_app
 from openmemory.services import VERSION, Services
 from tests.capture.conftest import inferring, llm_server, model
@@ -21,11 +24,34 @@ __all__ = ["inferring", "llm_server", "model"]
 
 MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
-TABLES = (
-    "users", "apps", "memories", "memory_revisions", "memory_status_history", "categories", "memory_categories",
-    "access_controls", "memory_access_logs", "embeddings", "index_outbox", "archive_policies", "captures",
-    "category_descriptions", "sources", "passages", "memory_links", "projects", "anchors",
-)  # fmt: skip
+TABLES = [name for name, table in REGISTERED.items() if not table.unarchived]
+"""The tables that archives hold."""
+
+_OF_MEMORY = "memory_id IN (SELECT id FROM memories WHERE user_id = :id)"
+_OWN = {
+    "users": "id = :id", "apps": "owner_id = :id", "memory_revisions": _OF_MEMORY, "memory_status_history": _OF_MEMORY,
+    "memory_access_logs": f"{_OF_MEMORY} AND app_id IS NOT NULL AND access_type <> 'export'",
+    "categories": "id IN (SELECT category_id FROM memory_categories WHERE user_id = :id)",
+    "sources": "user_id = :id AND id IN (SELECT source_id FROM passages)",  # an empty file is not exported
+    "embeddings": "(kind, id, text_hash) IN (SELECT 'memory', id, hash FROM memories WHERE user_id = :id)",
+}  # fmt: skip
+"""The rows of a user, where they are not those with the user's id."""
+_OTHER = {
+    "users": "user_id updated_at rules_revision", "categories": "created_at updated_at", "sources": "object_key",
+    "passages": "revision",
+    "memory_access_logs": "imported_at app_name namespaces", "embeddings": "created_at",
+    "captures": "status principal attempts due_at behind holder error updated_at",
+}  # fmt: skip
+"""The columns that an import changes: those of the service, and how far it is with captures."""
+_NAMES = text(
+    """
+    SELECT id, 'user' AS name FROM users WHERE id = :id
+    UNION ALL SELECT id, 'app ' || name FROM apps WHERE owner_id = :id
+    UNION ALL SELECT id, 'category ' || name FROM categories
+    UNION ALL SELECT id, 'memory ' || content FROM memories WHERE user_id = :id
+    UNION ALL SELECT id, 'source ' || kind || locator FROM sources WHERE user_id = :id
+    """
+)
 
 
 def client_of(services: Services, **more: Any) -> httpx.AsyncClient:
@@ -73,7 +99,8 @@ def counts(services: Services) -> Callable[[], Awaitable[dict[str, int]]]:
     async def count() -> dict[str, int]:
         await services.outbox_delivery.drain()
         async with services.database.statement() as tx:
-            return {table: (await tx.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() for table in TABLES}
+            tables = (*TABLES, "index_outbox")
+            return {table: (await tx.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() for table in tables}
 
     return count
 
@@ -84,134 +111,19 @@ def all_of() -> Callable[[Services, str], Awaitable[dict[str, Any]]]:
     return everything
 
 
-async def everything(services: Services, user: str) -> dict[str, Any]:
-    """All of a user's rows as plain values, named by their contents rather than by their ids."""
+async def everything(services: Services, user: str) -> dict[str, list[dict[str, Any]]]:
+    """All rows that archives hold of a user by table, with names in the place of ids."""
     async with services.database.statement() as tx:
+        mine = {"id": await tx.scalar(text("SELECT id FROM users WHERE user_id = :user"), {"user": user})}
+        names = {str(row.id): row.name for row in await tx.execute(_NAMES, mine)}
+        found = {}
+        for table in TABLES:
+            own, others = _OWN.get(table, "user_id = :id"), ["id", *_OTHER.get(table, "").split()]
+            rows = f"SELECT CAST(to_jsonb(t) - CAST(:others AS text[]) AS text) FROM {table} AS t WHERE {own}"
+            texts = await tx.scalars(text(rows), {"others": others, **mine})
+            named = [_ID.sub(lambda id_: json.dumps(names.get(id_[0], id_[0]))[1:-1], row) for row in texts]
+            found[table] = [json.loads(row) for row in sorted(named)]
+        return found
 
-        async def rows(query: str) -> list[tuple[Any, ...]]:
-            return [tuple(row) for row in await tx.execute(text(query), {"user": user})]
 
-        [me] = await rows("SELECT name, email, metadata FROM users WHERE user_id = :user")
-        memories = await rows(
-            """
-            SELECT m.content, m.metadata, a.name, m.state, m.created_at, m.updated_at, m.archived_at, m.deleted_at,
-                m.namespace, m.thread_id, m.kind, m.key, m.importance, m.hash, m.expires_at, m.valid_from,
-                m.valid_until, s.content, m.revision, m.labels,
-                ARRAY(SELECT c.name FROM memory_categories AS f JOIN categories AS c ON c.id = f.category_id
-                    WHERE f.memory_id = m.id ORDER BY 1)
-            FROM memories AS m JOIN users AS u ON u.id = m.user_id JOIN apps AS a ON a.id = m.app_id
-            LEFT JOIN memories AS s ON s.id = m.superseded_by WHERE u.user_id = :user ORDER BY 1, 5, 4
-            """
-        )
-        of_memory = "JOIN memories AS m ON m.id = x.memory_id JOIN users AS u ON u.id = m.user_id"
-        return {
-            "user": (me[0] if me[0] != user else None, *me[1:]),
-            "apps": await rows(
-                """
-                SELECT a.name, a.description, a.metadata, a.is_active, a.created_at, a.updated_at FROM apps AS a
-                JOIN users AS u ON u.id = a.owner_id WHERE u.user_id = :user ORDER BY 1
-                """
-            ),
-            "memories": memories,
-            "revisions": await rows(
-                f"""
-                SELECT m.content, x.revision, x.old_text, x.new_text, x.metadata, u.user_id = c.user_id, a.name,
-                    x.changed_at
-                FROM memory_revisions AS x {of_memory} JOIN users AS c ON c.id = x.changed_by
-                LEFT JOIN apps AS a ON a.id = x.app_id WHERE u.user_id = :user ORDER BY 1, 2, 8
-                """
-            ),
-            "history": await rows(
-                f"""
-                SELECT m.content, x.old_state, x.new_state, u.user_id = c.user_id, a.name, x.changed_at, x.reason
-                FROM memory_status_history AS x {of_memory} JOIN users AS c ON c.id = x.changed_by
-                LEFT JOIN apps AS a ON a.id = x.app_id WHERE u.user_id = :user ORDER BY 1, 6, 2, 3
-                """
-            ),
-            "accesses": await rows(
-                f"""
-                SELECT m.content, a.name, x.accessed_at, x.access_type, x.metadata
-                FROM memory_access_logs AS x {of_memory} JOIN apps AS a ON a.id = x.app_id
-                WHERE u.user_id = :user AND x.access_type <> 'export' ORDER BY 1, 3, 4
-                """
-            ),
-            "links": await rows(
-                """
-                SELECT f.content, l.rel, t.content, a.name, l.created_at FROM memory_links AS l
-                JOIN memories AS f ON f.id = l.from_id JOIN memories AS t ON t.id = l.to_id
-                JOIN apps AS a ON a.id = l.app_id JOIN users AS u ON u.id = l.user_id
-                WHERE u.user_id = :user ORDER BY 1, 2, 3
-                """
-            ),
-            "projects": await rows(
-                """
-                SELECT p.namespace, p.name, p.root, p.repo, p.head, p.branch, p.metadata, a.name, p.created_at,
-                    p.updated_at
-                FROM projects AS p JOIN apps AS a ON a.id = p.app_id JOIN users AS u ON u.id = p.user_id
-                WHERE u.user_id = :user ORDER BY 1, 8
-                """
-            ),
-            "anchors": await rows(
-                """
-                SELECT x.namespace, x.head, x.commit, x.reachable, x.checked_at
-                FROM anchors AS x JOIN users AS u ON u.id = x.user_id WHERE u.user_id = :user ORDER BY 1, 2, 3
-                """
-            ),
-            "messages": await rows(
-                """
-                SELECT s.locator, s.namespace, a.name, s.title, s.summary, s.metadata, s.state, s.created_at,
-                    s.updated_at, s.closed_at, s.deleted_at, s.length, s.infer, s.captured, p.position,
-                    p.external_id, p.speaker, p.content, p.metadata, p.state, p.created_at, p.expires_at, p.labels,
-                    p.thread_id, p.namespace, p.kind, s.kind, s.language, s.hash, s.bytes, p.heading, p.first_line,
-                    p.last_line
-                FROM passages AS p JOIN sources AS s ON s.id = p.source_id JOIN users AS u ON u.id = p.user_id
-                JOIN apps AS a ON a.id = p.app_id WHERE u.user_id = :user ORDER BY 1, 2, 3, p.position
-                """
-            ),
-            "vectors": await rows(
-                """
-                SELECT m.content, x.model, x.text_hash, x.vector FROM embeddings AS x
-                JOIN memories AS m ON m.id = x.id JOIN users AS u ON u.id = m.user_id
-                WHERE u.user_id = :user AND x.text_hash = m.hash ORDER BY 1, 2
-                """
-            ),
-            "rules": await rows(
-                """
-                SELECT s.name, r.object_type, coalesce(r.object_name, m.content, a.name, c.name), r.effect, r.created_at
-                FROM access_controls AS r JOIN users AS u ON u.id = r.user_id LEFT JOIN apps AS s ON s.id = r.subject_id
-                LEFT JOIN memories AS m ON m.id = r.object_id LEFT JOIN apps AS a ON a.id = r.object_id
-                LEFT JOIN categories AS c ON c.id = r.object_id WHERE u.user_id = :user ORDER BY 1, 2, 3, 4
-                """
-            ),
-            "policies": await rows(
-                """
-                SELECT p.criteria_type, coalesce(p.criteria_name, a.name, c.name), p.criteria_id = p.user_id,
-                    p.action, p.days_to_archive, p.created_at
-                FROM archive_policies AS p JOIN users AS u ON u.id = p.user_id
-                LEFT JOIN apps AS a ON a.id = p.criteria_id AND a.owner_id = u.id
-                LEFT JOIN categories AS c ON c.id = p.criteria_id WHERE u.user_id = :user ORDER BY 1, 4
-                """
-            ),
-            "descriptions": await rows(
-                """
-                SELECT c.name, d.description, d.created_at, d.updated_at FROM category_descriptions AS d
-                JOIN categories AS c ON c.id = d.category_id JOIN users AS u ON u.id = d.user_id
-                WHERE u.user_id = :user ORDER BY 1
-                """
-            ),
-            # But for how far the service is with them.
-            "captures": await rows(
-                """
-                SELECT a.name, k.namespace, k.input, k.options, k.hash, k.operations, k.refused, k.created_at
-                FROM captures AS k JOIN users AS u ON u.id = k.user_id JOIN apps AS a ON a.id = k.app_id
-                WHERE u.user_id = :user ORDER BY k.created_at, 5
-                """
-            ),
-            "categories": await rows(
-                """
-                SELECT DISTINCT c.name, c.description FROM categories AS c
-                JOIN memory_categories AS f ON f.category_id = c.id JOIN memories AS m ON m.id = f.memory_id
-                JOIN users AS u ON u.id = m.user_id WHERE u.user_id = :user ORDER BY 1
-                """
-            ),
-        }
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

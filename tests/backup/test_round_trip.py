@@ -171,6 +171,12 @@ async def delivered(services: Services, owner: Caller) -> None:
             await asyncio.sleep(0.05)
 
 
+def said_of(everything: dict[str, Any]) -> tuple[Any, ...]:
+    """What a user has said about themself."""
+    [me] = everything["users"]
+    return me["name"], me["email"], me["metadata"]
+
+
 async def test_a_new_data_folder_has_everything_with_the_same_ids(
     services: Services, api: httpx.AsyncClient, new_user: str, all_of: AllOf, short_folder: Path
 ) -> None:
@@ -178,9 +184,9 @@ async def test_a_new_data_folder_has_everything_with_the_same_ids(
     archive = await export(api, new_user)
     expected = await all_of(services, new_user)
     assert all(expected.values())
-    assert expected["user"] == ("Somebody", f"{new_user}@example.com", {"theme": "dark"})
+    assert said_of(expected) == ("Somebody", f"{new_user}@example.com", {"theme": "dark"})
     # Of the two that are active; of the others too if they were delivered before they were put away.
-    vectors = len(expected["vectors"])
+    vectors = len(expected["embeddings"])
     assert vectors >= 2
     settings = {"data_dir": str(furnish(short_folder / f"fresh-{new_user}")), "access": {"default_user": new_user}}
 
@@ -219,16 +225,15 @@ async def test_another_user_of_the_same_service_has_everything_under_other_ids(
     report = await bring_in(api, other, archive)
     assert (report["memories"]["added"], report["memories"]["renamed"]) == (10, 10)
     found = await all_of(services, other)
-    assert found.pop("user") == ("Somebody", None, {"theme": "dark"})  # an address is one user's
-    expected.pop("user")
-    assert found == expected
-    assert await all_of(services, new_user) | {"user": None} == expected | {"user": None}
+    assert said_of(found) == ("Somebody", None, {"theme": "dark"})  # an address is one user's
+    assert found | {"users": expected["users"]} == expected
+    assert await all_of(services, new_user) == expected
     twice = await bring_in(api, other, archive)
     assert twice["memories"] == dict.fromkeys(twice["memories"], 0) | {"unchanged": 10}
     assert twice["kept_ids"] == ["app claude", "app cursor", "app not there yet", "app openmemory"]
     told = ("memories", "left_out", "kept_ids")
     assert {name: count for name, count in twice.items() if count and name not in told} == {}
-    assert await all_of(services, other) == found | {"user": ("Somebody", None, {"theme": "dark"})}
+    assert await all_of(services, other) == found
 
 
 async def test_nothing_is_embedded_again(services: Services, api: httpx.AsyncClient, new_user: str) -> None:
@@ -352,8 +357,8 @@ async def test_skip_leaves_what_is_there_and_adds_the_rest(
     report = await bring_in(api, user, changed.zip(), params={"mode": "skip"})
     assert (report["memories"]["skipped"], report["memories"]["added"]) == (1, 1)
     after = await all_of(services, user)
-    assert [row for row in after["memories"] if row[0] != "a new one"] == before["memories"]
-    assert {row[0] for row in after["memories"]} == {"as it was", "a new one"}
+    assert [row for row in after["memories"] if row["content"] != "a new one"] == before["memories"]
+    assert {row["content"] for row in after["memories"]} == {"as it was", "a new one"}
 
 
 async def test_texts_may_change_places(services: Services, api: httpx.AsyncClient, user: str) -> None:
