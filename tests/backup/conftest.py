@@ -15,8 +15,8 @@ from sqlalchemy import text
 
 from openmemory.backup.service import Backup
 from openmemory.config.settings import Settings
-from openmemory.schema.registry import TABLES as REGISTERED
 from openmemory.doors.server.application import create_app
+from openmemory.schema.registry import TABLES as REGISTERED
 from openmemory.services import VERSION, Services
 from tests.capture.conftest import inferring, llm_server, model
 
