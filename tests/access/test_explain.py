@@ -31,6 +31,7 @@ async def remembered(services: Services, app_caller: Caller):
     return (await services.memories.add(app_caller, new)).id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("default", ["user", "own_app"])
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(rule(), max_size=5), paused=st.booleans(), state=st.sampled_from(["active", "paused"]))

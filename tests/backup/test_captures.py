@@ -69,6 +69,7 @@ def elsewhere(folder: Path, user: str, **settings: Any) -> Any:
     return open_services(Settings.model_validate(given))
 
 
+@pytest.mark.slow
 async def test_what_was_done_is_undone_in_another_service(
     inferring: Services, model: LlmServer, new_user: str, short_folder: Path
 ) -> None:

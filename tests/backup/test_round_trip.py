@@ -490,6 +490,7 @@ async def test_two_imports_at_once_and_writes_beside_them_wait_for_each_other(
     assert len(active) == len(set(active)) == 301
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_bulk")
 async def test_more_than_is_held_at_a_time_goes_through(
     services: Services, api: httpx.AsyncClient, user: str, all_of: AllOf

@@ -76,6 +76,7 @@ async def test_an_update_names_what_it_replaced_and_is_undone(
     assert [item["content"] for item in listed["items"]] == ["Alice lives in Lisbon."]
 
 
+@pytest.mark.slow
 async def test_captures_are_listed_shown_and_undone_at_the_command_line(
     inferring_api: httpx.AsyncClient, model: LlmServer, new_user: str
 ) -> None:

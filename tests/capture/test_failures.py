@@ -113,6 +113,7 @@ async def test_a_model_that_never_makes_sense_is_given_up_and_asked_again_when_s
     await done(outcome)
 
 
+@pytest.mark.slow
 async def test_a_model_that_is_away_is_not_asked_by_everybody(
     inferring: Services, model: LlmServer, claude: Caller, eventually: Any, pauses: SetPauses
 ) -> None:

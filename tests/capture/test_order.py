@@ -145,6 +145,7 @@ async def test_the_model_is_told_when_everything_was_said(model: LlmServer, say:
     assert "Date: Saturday, 2021-05-01 00:00" in asked
 
 
+@pytest.mark.slow
 async def test_several_processes_and_a_model_that_fails_now_and_then_keep_the_order(
     inferring: Services, model: LlmServer, claude: Caller, eventually: Any
 ) -> None:

@@ -100,6 +100,7 @@ async def test_a_text_stays_if_no_other_memory_says_it(
     assert await memories(inferring, self_) == []
 
 
+@pytest.mark.slow
 async def test_a_text_whose_memory_the_user_changed_is_not_read_again(
     inferring: Services, model: LlmServer, claude: Caller, self_: Caller, say: Say, done: Done, due: Due
 ) -> None:
@@ -242,6 +243,7 @@ async def test_a_search_that_finds_nothing_says_that_texts_wait(
     assert "2 texts wait for the language model" in found.json()["note"]
 
 
+@pytest.mark.slow
 async def test_the_operator_is_told_of_what_waits_and_what_failed(
     inferring: Services, model: LlmServer, claude: Caller, say: Say, done: Done
 ) -> None:

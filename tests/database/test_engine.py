@@ -155,6 +155,7 @@ async def test_a_server_that_refuses_in_words_lives_and_one_that_refuses_without
     assert await connecting("postgresql://nobody@127.0.0.1:1/none").beats() is False
 
 
+@pytest.mark.slow
 async def test_a_statement_of_a_long_transaction_may_take_longer_than_others(services: Services) -> None:
     database = Database(services.database.url, DatabaseSettings(statement_timeout=1, connect_timeout=1))
     try:

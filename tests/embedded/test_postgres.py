@@ -249,6 +249,7 @@ async def test_an_open_connection_does_not_hold_up_the_stop(furnished: DataFolde
     await busy.close()
 
 
+@pytest.mark.slow
 async def test_a_frozen_server_is_stopped_in_time(furnished: DataFolder) -> None:
     postgres = EmbeddedPostgres(furnished)
     await postgres.start()

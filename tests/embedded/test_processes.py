@@ -123,6 +123,7 @@ def test_a_zombie_counts_as_dead(place: Path) -> None:
         process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the data folder of a process is read from /proc")
 def test_a_server_that_ignores_polite_signals_is_killed(place: Path) -> None:
     script = "trap '' INT QUIT; echo ready; while :; do read -t 60 -u 1; done"

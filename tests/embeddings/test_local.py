@@ -132,6 +132,7 @@ async def test_a_sentence_far_within_a_text_is_near_the_vector_of_its_window(emb
     assert chunks[best] @ whole[0] > chunks[0] @ whole[0] + 0.2
 
 
+@pytest.mark.slow
 async def test_texts_beyond_the_longest_windows_are_read_as_far_as_those_reach(embedder: LocalEmbedder) -> None:
     [(vectors, _)] = await embedder.documents([LONG * 12])
     assert vectors.shape == (MAX_CHUNKS, 384)

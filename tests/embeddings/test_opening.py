@@ -34,6 +34,7 @@ def test_an_unknown_provider_is_refused_with_the_known_ones(tmp_path: Path) -> N
         open_embedder(EmbedderSettings(provider="opneai"), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("provider", "absent"), [("local", "mem0"), ("openai", "onnxruntime")])
 def test_only_what_the_provider_needs_is_imported(provider: str, absent: str, tmp_path: Path) -> None:
     code = (

@@ -321,6 +321,7 @@ async def test_the_key_is_not_logged(
     assert KEY not in caplog.text
 
 
+@pytest.mark.slow
 def test_no_other_socket_is_opened_and_nothing_is_written_elsewhere(server: EmbeddingServer, tmp_path: Path) -> None:
     home, data = tmp_path / "home", tmp_path / "data"
     home.mkdir()

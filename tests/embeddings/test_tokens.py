@@ -109,6 +109,7 @@ def test_of_too_many_tokens_some_of_every_part_stay() -> None:
     assert len(thinned(tokens[:MAX_TOKENS])) == MAX_TOKENS
 
 
+@pytest.mark.slow
 async def test_tokens_are_those_of_words_however_long_the_text_is(embedder: LocalEmbedder) -> None:
     texts = ["", "...!?", "3,200", "tea", "Tea, with milk: 2 cups.", SPOKEN * 20, SPOKEN * 400]
     counts = [len(made.tokens) for made in await embedder.documents(texts)]

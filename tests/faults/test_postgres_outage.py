@@ -277,6 +277,7 @@ def stopped(pid: int) -> Iterator[None]:
                 process.resume()
 
 
+@pytest.mark.slow
 async def test_a_stopped_postgres_is_given_up_in_time_and_used_again_when_it_goes_on(stage: Stage) -> None:
     memory = await remembered(stage)
     await warmed(stage)

@@ -403,6 +403,7 @@ async def test_a_second_import_adds_nothing_and_a_dry_run_nothing_at_all(
         assert answer(second.report).failed == (not second.report.whole)
 
 
+@pytest.mark.slow
 async def test_an_import_that_was_killed_is_completed_by_the_next_one(
     services: Services, make: Make, bring: Any, url: str, new_user: str, tmp_path: Path
 ) -> None:

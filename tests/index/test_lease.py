@@ -135,6 +135,7 @@ async def test_a_lease_whose_connection_ended_is_taken_again(database: Database,
                 pass
 
 
+@pytest.mark.slow
 async def test_a_service_whose_lease_another_one_took_delivers_nothing_and_says_so(
     database: Database, short_folder: Path, eventually: Eventually
 ) -> None:

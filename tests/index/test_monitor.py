@@ -111,6 +111,7 @@ def installing(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Abs
     return lambda: installed(folder, qdrant)
 
 
+@pytest.mark.slow
 async def test_a_new_installation_is_whole_from_its_first_memory_on(installing) -> None:
     async with installing() as place:
         await place.fill()
@@ -130,6 +131,7 @@ async def test_what_was_delivered_just_before_the_end_of_a_process_leaves_no_dou
         assert await place.found() == (MEMORIES + 1, None)
 
 
+@pytest.mark.slow
 async def test_a_lost_collection_is_said_to_be_incomplete_until_a_sync_has_filled_it(installing) -> None:
     async with installing() as place:
         await place.fill()
@@ -147,6 +149,7 @@ async def test_a_lost_collection_is_said_to_be_incomplete_until_a_sync_has_fille
         assert (await place.problems(), place.behind()) == ([], 0)
 
 
+@pytest.mark.slow
 async def test_the_first_search_after_a_collection_was_lost_finds_what_it_held_by_words(installing) -> None:
     async with installing() as place:
         await place.fill()
@@ -159,6 +162,7 @@ async def test_the_first_search_after_a_collection_was_lost_finds_what_it_held_b
         assert answer.note
 
 
+@pytest.mark.slow
 async def test_a_refill_that_was_cut_off_is_still_known_to_be_incomplete_after_a_restart(installing) -> None:
     async with installing() as place:
         ids = await place.fill()
@@ -189,6 +193,7 @@ async def revisions(place: Installation) -> list[int]:
     return [entry.revision async for page in place.services.index.entries() for entry in page]
 
 
+@pytest.mark.slow
 async def test_an_older_storage_that_was_put_back_is_noticed_and_a_sync_is_asked_for(
     installing, tmp_path: Path
 ) -> None:
@@ -226,6 +231,7 @@ async def test_an_older_storage_that_is_put_back_while_nobody_searches_is_mended
             await eventually(whole, within=30)
 
 
+@pytest.mark.slow
 async def test_an_erased_memory_that_an_older_storage_brings_back_is_noticed(installing, tmp_path: Path) -> None:
     async with installing() as place:
         ids = await place.fill()
@@ -255,6 +261,7 @@ async def test_a_look_writes_only_after_something_was_delivered(installing) -> N
         assert await place.services.index.watermark() == first._replace(sequence=first.sequence + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -154,6 +154,7 @@ async def id_of(services: Services) -> UUID:
         return (await tx.scalars(select(Installation.id))).one()
 
 
+@pytest.mark.slow
 async def test_two_installations_on_one_server_touch_nothing_of_each_other(world: World, client) -> None:
     async with world.serving(await world.database()) as one, world.serving(await world.database()) as two:
         await fill(one)

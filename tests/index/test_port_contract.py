@@ -210,6 +210,7 @@ async def test_only_listed_points_are_found_however_far_they_are(
     assert await found(Filter(ALICE, ids=())) == []
 
 
+@pytest.mark.slow
 async def test_rules_let_through_what_they_do_in_plain_code(
     index: VectorIndex, point: Build, direction: Direction
 ) -> None:

@@ -127,6 +127,7 @@ def own(short_folder: Path, new_user: str) -> Iterator[Callable[[], Service]]:
         service.close()
 
 
+@pytest.mark.slow
 async def test_a_restart_of_the_service_on_another_port_goes_unnoticed(
     own: Callable[[], Service], new_user: str
 ) -> None:

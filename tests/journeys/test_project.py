@@ -17,6 +17,7 @@ pytestmark = pytest.mark.journey
 QUESTION = {"query": "which port has the database, and who chose the delays?", "budget": 700}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("address")
 async def test_a_new_process_gets_the_same_pack(
     served: Service, new_user: str, repository: Path, eventually: Any

@@ -220,6 +220,7 @@ def test_folder_host_and_port_come_from_the_environment_too(folder: Path) -> Non
         service.close()
 
 
+@pytest.mark.slow
 def test_a_reader_of_the_output_that_goes_away_does_not_stop_it(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

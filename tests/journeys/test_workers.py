@@ -202,6 +202,7 @@ def test_nothing_is_left_of_a_parent_that_was_killed_and_nothing_is_lost(
         assert memories(start().ready(), new_user) == sorted(texts)
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_ends_the_service_with_its_reason(serve: Serve, folder: Path) -> None:
     service = serve(OPENMEMORY_EMBEDDER_PROVIDER="no-such-provider")
     assert service.ended(within=START) == 2

@@ -178,6 +178,7 @@ async def test_another_dimension_is_another_collection(
         }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_after_a_start_the_old_one_is_asked_with_its_key_until_the_new_one_is_complete(
     folder: Path, server: EmbeddingServer, other: EmbeddingServer
 ) -> None:
@@ -217,6 +218,7 @@ async def test_while_one_is_built_another_may_be_saved(
         assert await by_meaning(services)
 
 
+@pytest.mark.slow
 async def test_a_private_address_is_not_reached_even_if_it_stands_in_the_database(
     folder: Path, server: EmbeddingServer
 ) -> None:
@@ -262,6 +264,7 @@ async def test_a_variable_that_this_process_does_not_have_is_told_of(folder: Pat
         assert await by_meaning(services)
 
 
+@pytest.mark.slow
 async def test_a_row_that_cannot_be_read_does_not_keep_the_service_from_starting(folder: Path) -> None:
     """It counts as not saved, is told, and gone with the next change."""
     async with running(folder) as (services, http):

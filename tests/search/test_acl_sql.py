@@ -191,6 +191,7 @@ def agree(found: list[tuple[UUID, float]], expected: list[tuple[UUID, float]] | 
     return bool(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("default", ["user", "own_app"])
 async def test_a_search_under_rules_finds_the_very_best_that_may_be_read(
     services: Services, owner: Caller, default: str
@@ -223,6 +224,7 @@ def _without_vectors(services: Services) -> Search:
     )
 
 
+@pytest.mark.slow
 async def test_though_the_best_are_each_denied_the_best_of_the_others_are_found(services: Services, owner: Caller):
     world = await remember(services, owner)
     caller = await services.directory.caller(owner.user, "cursor")

@@ -268,6 +268,7 @@ async def test_a_question_of_numbers_alone_is_answered_as_without(services: Serv
         assert told(found) == told(await plainly.search(owner, SearchQuery(asked)))
 
 
+@pytest.mark.slow
 async def test_what_takes_long_is_compared_in_another_thread_and_as_ever(
     services: Services, owner: Caller, monkeypatch: pytest.MonkeyPatch
 ):

@@ -87,6 +87,7 @@ async def test_scores_are_bm25_with_the_users_own_statistics(services: Services,
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
+@pytest.mark.slow
 async def test_the_index_gives_the_same_scores(services: Services, app_caller: Caller):
     chance = random.Random(8)
     others = [

@@ -26,6 +26,7 @@ from openmemory.projects.schemas import NewCheckpoint, NewProject, NewValue
 from openmemory.schema.registry import TABLES
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services, open_services
+from openmemory.sources.passages import erase_of_user
 from openmemory.sources.schemas import NewDocument, NewFile, NewMessage, NewMessages, NewSession
 from tests.backup.test_round_trip import populate
 from tests.clusters import furnish
@@ -167,7 +168,7 @@ async def test_no_table_holds_a_row_of_an_erased_user(services: Services) -> Non
         marks = await marks_of(tx, owner)
         held = await tables_with(tx, *marks)
         assert held >= TABLES.keys() - kept, "The test gives the user no row there."
-        await erasure.erase_user(tx, owner.user_id)
+        await erasure.erase_user(tx, owner.user_id, erase_of_user)
     await services.outbox_delivery.drain()
     async with services.database.statement() as tx:
         assert await tables_with(tx, *marks) <= kept
@@ -178,6 +179,7 @@ def folder_holds(folder: Path, word: str) -> bool:
     return any(word.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_a_new_folder_that_is_filled_from_an_archive_holds_no_trace_of_what_was_erased(
     services: Services, short_folder: Path

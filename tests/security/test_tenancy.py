@@ -451,6 +451,7 @@ async def test_every_operation_of_rest_and_every_tool_is_tried(tenancy):
     assert operations <= trial.attempts.doors
 
 
+@pytest.mark.slow
 async def test_every_page_and_every_form_is_tried(tenancy):
     trial = await trial_of(tenancy, 50)
     routes = [route for router in pages.ROUTERS if router is not sign_in.router for route in router.routes]
@@ -460,6 +461,7 @@ async def test_every_page_and_every_form_is_tried(tenancy):
     assert shown - trial.attempts.doors == set()
 
 
+@pytest.mark.slow
 async def test_no_registration_of_a_project_tells_of_a_hidden_one(tenancy):
     trial = await trial_of(tenancy, 51)
     for user, namespaces in trial.world.namespaces.items():
@@ -475,6 +477,7 @@ async def test_no_registration_of_a_project_tells_of_a_hidden_one(tenancy):
     assert trial.hidden_registrations > 3
 
 
+@pytest.mark.slow
 async def test_no_pack_names_a_hidden_side_of_a_link_or_a_conflict(tenancy):
     """Memories of the world are linked, share a thread and a tag, and contradict each other."""
     trial = await trial_of(tenancy, 46)

@@ -41,6 +41,7 @@ async def _taken(
                 socket = await asyncio.to_thread(fake.connections.get, True, 60)
 
 
+@pytest.mark.slow
 async def test_messages_edits_replies_and_deletions_are_followed_across_a_broken_connection(
     fake: FakeSlack, save: Save, workspace: Workspace, loader: Caller, rows: Rows
 ) -> None:

@@ -422,6 +422,7 @@ async def test_other_libraries_tokens_are_taken(server: AuthorizationServer, tok
     assert (await tokens.verify(token)).user == "alice"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("oauth", [{}, {"issuer": "https://as.example.com", "resource": RESOURCE}])
 def test_only_a_service_with_an_issuer_loads_what_verifies_tokens(oauth: dict[str, str], short_folder: Path) -> None:
     code = (

@@ -332,6 +332,7 @@ async def test_a_database_that_another_program_migrates_is_never_touched(
 # What is told.
 
 
+@pytest.mark.slow
 @pytest.mark.journey
 def test_a_start_tells_which_were_used_and_which_are_in_vain(short_folder: Path) -> None:
     folder = short_folder / f"environment-{next(_numbers)}"

@@ -160,6 +160,7 @@ async def test_users_and_apps_are_made_by_the_first_tool_call_and_not_before(
     assert "cursor" in {app["name"] for app in apps}
 
 
+@pytest.mark.slow
 async def test_concurrent_requests_of_many_users_and_clients_are_never_mixed_up(
     api: httpx.AsyncClient, new_user: str
 ) -> None:

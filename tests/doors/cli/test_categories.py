@@ -6,6 +6,8 @@ import json
 import subprocess
 from collections.abc import Callable
 
+import pytest
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -28,6 +30,7 @@ def test_memories_are_filed_and_their_categories_listed(om: Run, user: str) -> N
     assert listed[0][1].startswith("Body and mind")
 
 
+@pytest.mark.slow
 def test_categories_are_described_listed_and_forgotten(om: Run, user: str) -> None:
     bees, name = "Keeping bees: hives, honey, swarms, queens and the garden of the beekeeper.", f"bees/{user} 50 %"
     swarm = "The bees swarmed and the new hive has a young queen and much honey"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.doors.cli.conftest import Run
 
 
+@pytest.mark.slow
 def test_the_user_decides_and_undoes_in_a_terminal(om: Run, user: str) -> None:
     def run(*arguments: str, code: int = 0) -> str:
         told = om(*arguments, "--user", user)
@@ -53,6 +56,7 @@ def test_what_may_be_replaced_is_reviewed_and_undone(om: Run, user: str) -> None
     assert len(run().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_many_memories_are_changed_and_earlier_times_shown(om: Run, user: str) -> None:
     def run(*arguments: str, code: int = 0) -> str:
         told = om(*arguments, "--user", user)

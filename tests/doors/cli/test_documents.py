@@ -7,11 +7,14 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.sources.text_extraction.documents import pdf
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.slow
 def test_the_life_of_a_document(om: Run, user: str, tmp_path: Path) -> None:
     def documents(*arguments: str, code: int = 0) -> str:
         told = om("documents", *arguments, "--user", user)

@@ -143,6 +143,7 @@ def on_a_terminal(clone: Path, config: Path, answer: bytes, *arguments: str) -> 
 QUESTION = "Use it in this folder as it is now? [y/N]"
 
 
+@pytest.mark.slow
 def test_a_person_on_a_terminal_is_asked_once(clone: Path, config: Path) -> None:
     for answer in (b"n\n", b"\n", b"\x04"):
         code, out, shown = on_a_terminal(clone, config, answer, "config", "--json")
@@ -312,6 +313,7 @@ def test_a_working_folder_that_is_gone_has_no_file(clone: Path, tmp_path: Path) 
     os.chdir(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["working folder", "data folder"])
 def test_a_service_that_a_command_starts_has_the_settings_that_count(
     clone: Path, config: Path, folder: Path, run: Run, place: str

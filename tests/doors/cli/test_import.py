@@ -227,6 +227,7 @@ def test_a_service_that_is_away_for_moments_costs_no_line(om: Run, user: str, se
     assert handler.refused == handler.passed == 3
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_an_import_that_waits_for_more_and_keeps_what_was_stored(om: Run, user: str, served: Path) -> None:
     command = [sys.executable, "-m", "openmemory", "import", "-", "--data-dir", str(served)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -258,6 +259,7 @@ def test_a_line_with_a_secret_is_told_apart_without_repeating_it(om: Run, user: 
     assert token not in told.stderr
 
 
+@pytest.mark.slow
 def test_a_redacted_line_that_was_put_away_is_not_imported_twice(run: Run, folder: Path, tmp_path: Path) -> None:
     token = "gh" + "p_" + "a1B2c3D4e5F6" * 3
     file = write(tmp_path / "some.jsonl", {"text": f"CI used {token}", "state": "archived"})

@@ -253,6 +253,7 @@ async def test_a_running_server_gives_its_export_and_the_log_of_accesses(
             await bring(url, user=f"alice-{new_user}")
 
 
+@pytest.mark.slow
 async def test_a_server_of_ours_is_a_source_too(client: Client, bring: Any, new_user: str) -> None:
     body = {"user_id": new_user, "text": "To be moved", "infer": False}
     await client.call("POST", "/api/v1/memories", body=body)
@@ -266,6 +267,7 @@ async def test_a_server_of_ours_is_a_source_too(client: Client, bring: Any, new_
     assert taken.found.access_logs >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_bulk")
 async def test_a_collection_of_mem0_is_read_from_qdrant_page_by_page(
     client: Client, bring: Any, new_user: str, tmp_path: Path

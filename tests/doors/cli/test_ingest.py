@@ -124,6 +124,7 @@ def test_a_folder_is_kept_and_only_changes_are_sent(om: Run, user: str, shop: Pa
     assert om("ingest", str(shop / "nowhere"), "--user", user).returncode != 0
 
 
+@pytest.mark.slow
 def test_a_watched_folder_is_kept_as_it_changes(served: Path, om: Run, user: str, shop: Path, tmp_path: Path) -> None:
     told, numbers = tmp_path / "told", itertools.count()
     command = (sys.executable, "-m", "openmemory", "ingest", str(shop), "--watch", "--user", user)

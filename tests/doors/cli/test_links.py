@@ -6,9 +6,12 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.doors.cli.conftest import Run
 
 
+@pytest.mark.slow
 def test_memories_are_linked_listed_and_unlinked(om: Run, user: str) -> None:
     def run(*arguments: str, code: int = 0) -> str:
         told = om(*arguments, "--user", user)

@@ -32,6 +32,7 @@ def states(do: Callable[..., Any]) -> Callable[[], dict[str, str]]:
     return listed
 
 
+@pytest.mark.slow
 def test_every_field_can_be_given_and_is_shown(om: Run, user: str, do: Callable[..., Any]) -> None:
     added = do(
         "add", "We deploy on Tuesdays", "--namespace", "webshop", "--thread", "standup", "--kind", "decision", "--key",
@@ -89,6 +90,7 @@ def test_memories_are_deleted_archived_paused_and_restored(
     assert (nothing.returncode, nothing.stderr) == (1, "openmemory: There is nothing to restore that you deleted\n")
 
 
+@pytest.mark.slow
 def test_memories_are_paused_and_resumed_one_by_one_or_together(
     om: Run, user: str, do: Callable[..., Any], states: Callable[[], dict[str, str]]
 ) -> None:
@@ -115,6 +117,7 @@ def test_related_memories_and_accesses_are_listed(om: Run, user: str, do: Callab
     ]
 
 
+@pytest.mark.slow
 def test_every_command_takes_the_first_characters_of_an_id(om: Run, user: str, do: Callable[..., Any]) -> None:
     id_ = do("add", "We deploy on Tuesdays", "--app", "claude", "--category", "work")["id"]
     short = id_[:8]

@@ -100,6 +100,7 @@ def test_urls_lose_their_credentials() -> None:
         assert project.without_credentials(url) == bare
 
 
+@pytest.mark.slow
 def test_the_life_of_a_project(om: Run, user: str, tmp_path: Path) -> None:
     def run(*arguments: str, code: int = 0) -> str:
         told = om(*arguments, "--user", user)

@@ -6,9 +6,12 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.slow
 def test_the_life_of_a_session(om: Run, user: str, tmp_path: Path) -> None:
     def sessions(*arguments: str, code: int = 0) -> str:
         told = om("sessions", *arguments, "--user", user)

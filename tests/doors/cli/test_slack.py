@@ -48,6 +48,7 @@ def do(om: Run, user: str, fake: FakeSlack) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.slow
 def test_a_channel_is_loaded_found_and_forgotten(do: Callable[..., str], fake: FakeSlack) -> None:
     fake.throttle = 1
     assert "general\tC0GENERAL\tpublic" in do("channels", named=False).splitlines()
@@ -142,6 +143,7 @@ def test_nothing_to_listen_to_is_told(do: Callable[..., str], om: Run, user: str
     assert GENERAL not in told.stdout
 
 
+@pytest.mark.slow
 def test_what_is_said_is_stored_as_it_is_said(
     do: Callable[..., str], served: Path, user: str, fake: FakeSlack, run: Run
 ) -> None:

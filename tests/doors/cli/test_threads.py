@@ -6,6 +6,8 @@ import json
 import subprocess
 from collections.abc import Callable
 
+import pytest
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 SAID = [
@@ -14,6 +16,7 @@ SAID = [
 ]
 
 
+@pytest.mark.slow
 def test_a_conversation_is_logged_found_shown_and_put_away(om: Run, user: str) -> None:
     def do(*arguments: str, stdin: str | None = None, code: int = 0) -> str:
         told = om("threads", *arguments, "--user", user, stdin=stdin)

@@ -124,6 +124,7 @@ def test_a_name_may_be_long_and_of_any_language(clone: Path) -> None:
         assert project.of_folder(str(clone)).unconfirmed == (str(clone), name)
 
 
+@pytest.mark.slow
 def test_files_of_git_that_are_no_plain_files_hold_up_nobody(clone: Path, tmp_path: Path) -> None:
     for name in ("HEAD", "config", "packed-refs"):
         path = clone / ".git" / name

@@ -168,6 +168,7 @@ async def test_a_key_has_only_so_many_sessions_at_once(locked, keys, new_user):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["revoked", "rotated", "expired"])
 async def test_a_stream_ends_with_its_key_wherever_the_key_was_ended(locked, new_user, monkeypatch, end):
     monkeypatch.setattr(endpoints, "LOOKED_EVERY", 0.05)
@@ -206,6 +207,7 @@ async def test_clients_without_a_credential_have_only_so_many_sessions_at_once(s
         assert "without a credential" in refused.json()["detail"]
 
 
+@pytest.mark.slow
 async def test_the_pace_of_an_assistant_is_told_in_words(locked, new_user):
     mine = await locked.key(user_id=new_user)
     await early_in_a_minute()

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import httpx2
+import pytest
 from mcp import Client
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
@@ -216,6 +217,7 @@ async def _ended(stream: Stream, message: dict[str, Any]) -> bool:
     return (await stream.post(message)).status_code == 401
 
 
+@pytest.mark.slow
 async def test_a_session_that_stands_for_a_token_ends_with_it(services, new_user, eventually):
     async with protected(services, new_user, leeway=0) as product:
         short = token_of(product, new_user, exp=int(time.time()) + 3)

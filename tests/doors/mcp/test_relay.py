@@ -272,6 +272,7 @@ async def test_a_process_that_hangs_never_gets_a_message_that_was_refused(
             assert listed(await pair.answer(stream, tool("list_memories"))) == []
 
 
+@pytest.mark.slow
 async def test_a_process_that_dies_with_a_message_waiting_leaves_no_accepted_one(
     pair: Pair,
     stores: Stores,
@@ -293,6 +294,7 @@ async def test_a_process_that_dies_with_a_message_waiting_leaves_no_accepted_one
             assert not await waiting(pair)
 
 
+@pytest.mark.slow
 async def test_a_message_of_unknown_fate_is_not_called_accepted(
     pair: Pair,
     stores: Stores,
@@ -325,6 +327,7 @@ async def test_sessions_outlive_the_connections_of_the_relay(pair: Pair, new_use
         assert listed(await pair.answer(stream, tool("list_memories"))) == []
 
 
+@pytest.mark.slow
 async def test_messages_amid_cut_connections_arrive_once_if_accepted_and_never_if_refused(
     pair: Pair, new_user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

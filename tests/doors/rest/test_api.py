@@ -67,6 +67,7 @@ GONE_AT_ONCE = {
 }
 
 
+@pytest.mark.slow
 async def test_every_path_answers_with_and_without_a_trailing_slash(client, rest_app):
     for method, path, operation in operations(rest_app):
         if path in {"/api/v1/sync", "/metrics", "/api/v1/backup/export"}:
@@ -130,6 +131,7 @@ async def test_rubbish_in_any_field_of_any_body_is_no_failure_of_ours(client, re
             assert answer.is_success or is_a_problem(answer), (method, path, field, answer.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", IN_TURN)
 async def test_rubbish_in_any_parameter_is_no_failure_of_ours(client, rest_app, new_user, remember, at):
     value = str(RUBBISH[at])

@@ -198,6 +198,7 @@ async def test_a_note_with_title_and_summary_is_compared_with_the_state(project,
     assert next(one for one in found["memories"] if one["id"] == note["id"])["overruled"]
 
 
+@pytest.mark.slow
 async def test_links_bring_memories_that_no_search_finds(client, new_user, remember, pack):
     best = await remember(new_user, "We retry deliveries after one, two and four seconds.", namespace="shop")
     for number in range(60):

@@ -148,6 +148,7 @@ async def test_a_store_of_documents_that_cannot_be_written_is_noticed(services: 
     assert list((tmp_path / "objects").iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_pools_that_refuse_are_noticed(services: Services) -> None:
     database = Database(services.database.url, DatabaseSettings(pool_size=1, pool_timeout=1))
     try:

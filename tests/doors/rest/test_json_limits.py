@@ -34,6 +34,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES, st.booleans())
 def test_the_values_of_any_json_are_counted(value: Any, spaced: bool) -> None:
     body = json.dumps(value, indent=1 if spaced else None).encode()

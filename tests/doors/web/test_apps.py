@@ -120,6 +120,7 @@ async def test_removing_no_rule_is_refused(visitor: Visitor, app: Caller) -> Non
     await visitor.submit(f"{at}/rules/remove", status=404, rule=str(uuid4()))
 
 
+@pytest.mark.slow
 async def test_a_search_as_an_app_finds_what_it_may_read_and_is_no_access_of_it(
     visitor: Visitor, services: Services, app: Caller
 ) -> None:

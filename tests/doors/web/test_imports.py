@@ -62,6 +62,7 @@ async def memories_of(visitor: Visitor, user: str, *, status: int = 200) -> str:
     return answer.text
 
 
+@pytest.mark.slow
 async def test_a_database_is_checked_and_then_imported(visitor: Visitor, send: Send, database: bytes) -> None:
     alice, bob = f"{visitor.user}-alice", f"{visitor.user}-bob"
     words = await send(database)
@@ -127,6 +128,7 @@ async def test_memories_of_mem0_are_imported(visitor: Visitor, send: Send) -> No
     assert "Drinks tea" in await memories_of(visitor, visitor.user)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_file_is_refused_in_words(
     visitor: Visitor, send: Send, services: Services, tmp_path: Path, name: str

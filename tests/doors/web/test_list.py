@@ -78,6 +78,7 @@ async def test_rows_name_the_app_of_the_text_and_the_one_that_added_it_where_the
     assert "Written by cursor, added by claude" in visitor.words
 
 
+@pytest.mark.slow
 async def test_filters_stay_on_the_second_page(visitor: Visitor, remember: Callable[..., Any]) -> None:
     for number in range(60):
         await remember(visitor.user, f"Note {number}", kind="note")
@@ -170,6 +171,7 @@ async def test_what_was_put_aside_is_active_again(
     assert "3 memories" in visitor.words
 
 
+@pytest.mark.slow
 async def test_all_that_match_the_filters_change(visitor: Visitor, remember: Callable[..., Any]) -> None:
     for number in range(60):
         await remember(visitor.user, f"Note {number}", kind="note")

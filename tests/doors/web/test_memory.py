@@ -133,6 +133,7 @@ async def test_a_memory_is_added_with_metadata(visitor: Visitor) -> None:
     assert "source notebook" in visitor.words
 
 
+@pytest.mark.slow
 async def test_an_edit_is_not_undone_over_a_later_one(visitor: Visitor, page: str) -> None:
     await visitor.submit(f"{page}/edit", text="Second")
     await visitor.submit(f"{page}/edit", text="Third")
@@ -230,6 +231,7 @@ async def test_related_memories_are_linked(visitor: Visitor, page: str, remember
     assert "Drink 0" in visitor.words
 
 
+@pytest.mark.slow
 async def test_many_changes_are_shown_on_request(visitor: Visitor, page: str) -> None:
     for number in range(22):
         await visitor.submit(f"{page}/edit", text=f"Text {number}")

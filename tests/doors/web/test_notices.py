@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.doors.web.conftest import Visitor
 
 
+@pytest.mark.slow
 async def test_a_notice_is_for_the_user_who_caused_it(visitor: Visitor) -> None:
     await visitor.get("memories")
     await visitor.submit("memories", text="The plan is secret.")

@@ -154,6 +154,7 @@ async def test_the_cookie_ends_with_the_token(browser: Opening) -> None:
         assert "Max-Age=0" in cookies[PENDING_COOKIE]
 
 
+@pytest.mark.slow
 async def test_a_token_that_has_ended_asks_again(browser: Opening, eventually: Callable[..., Any]) -> None:
     async with browser(leeway=0) as it:
         it.server.token_claims = {"exp": int(time.time()) + 3}

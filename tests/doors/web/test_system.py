@@ -35,6 +35,7 @@ async def test_the_state_of_each_part_is_shown(visitor: Visitor) -> None:
     assert re.search(r"database on disk \d+\.\d MB index on disk \d+(\.\d)? [kMB]", visitor.words)
 
 
+@pytest.mark.slow
 async def test_a_sync_runs_on_request_and_is_listed(
     visitor: Visitor, remember: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ async def test_the_nearest_come_first_and_exactly(client: AsyncQdrantClient, dir
     assert hits[0].score == pytest.approx(float(vectors[best[0]] @ asked), abs=1e-5)
 
 
+@pytest.mark.slow
 async def test_filters_decide_as_plain_code_does(front: httpx.AsyncClient) -> None:
     chance = random.Random(5)
     stored = {number: {"a": chance.choice(["x", "y", "z"]), "n": chance.randrange(4)} for number in range(200)}

@@ -100,6 +100,7 @@ async def test_a_new_model_that_does_not_answer_leaves_the_old_one_in_use_and_co
         assert (found.results[0].id, found.results[0].parts.cosine) == (added.id, pytest.approx(1, abs=5e-3))
 
 
+@pytest.mark.slow
 async def test_the_way_back_embeds_only_what_was_written_since(folder: Path, server: EmbeddingServer) -> None:
     ids = await filled(folder)
     async with running(folder, server) as services:
@@ -153,6 +154,7 @@ async def test_without_the_old_model_words_answer_until_the_new_one_is_complete(
         assert await by_meaning(services) == 10
 
 
+@pytest.mark.slow
 async def test_a_model_that_changes_its_dimension_is_built_anew_and_nobody_is_shown_an_error(
     folder: Path, server: EmbeddingServer
 ) -> None:

@@ -97,6 +97,7 @@ async def test_erasing_after_a_rename_reaches_the_old_collection(start: Running)
         assert await held(services.spaces.serving) == {ids[1]: 2} | dict.fromkeys(ids[2:], 1)
 
 
+@pytest.mark.slow
 async def test_the_old_collection_goes_and_the_one_in_use_stays(
     start: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,6 +114,7 @@ async def test_the_old_collection_goes_and_the_one_in_use_stays(
     assert "stays until" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_the_former_name_comes_back_with_what_was_written_since(start: Running) -> None:
     ids = await fill(start)
     async with start(collection="after") as services:
@@ -127,6 +129,7 @@ async def test_the_former_name_comes_back_with_what_was_written_since(start: Run
         assert set(await held(services.spaces.serving)) == {added.id, *ids[1:]}
 
 
+@pytest.mark.slow
 async def test_a_name_and_a_model_change_together(start: Running, server: EmbeddingServer) -> None:
     ids = await fill(start)
     async with start(server, collection="after", keep=0) as services:

@@ -231,6 +231,7 @@ async def test_a_collection_that_another_replica_rolled_back_to_stays_open(
         assert await services.index.count() == len(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["forget", "forget_vectors"])
 async def test_removing_an_old_collection_goes_on_where_it_was_cut_off(
     folder: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch, step: str
@@ -428,6 +429,7 @@ async def test_a_sync_that_is_cut_off_marks_what_was_changed_under_its_hands(
         assert await marked(services) == 1
 
 
+@pytest.mark.slow
 async def test_a_sync_can_be_ended_while_postgres_is_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await filled(folder, 3)
     async with running(folder) as services:

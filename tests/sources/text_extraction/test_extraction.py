@@ -180,6 +180,7 @@ async def test_strange_documents_are_read_or_refused_in_time(name: str, content:
     assert found is None or len(found.parts) == 1
 
 
+@pytest.mark.slow
 async def test_a_stream_that_unpacks_to_gigabytes_is_refused_or_cut() -> None:
     stream = zlib.compress(b"BT (a) Tj ET " * 40_000_000, 1)
     plain = pdf("a", packed=True)
@@ -242,6 +243,7 @@ def epub(text: str) -> bytes:
     )
 
 
+@pytest.mark.slow
 async def test_markitdown_reads_more() -> None:
     found = await extract("tea.epub", epub("With milk."))
     assert (found.media_type, found.language, found.lines) == ("application/epub+zip", "markdown", False)
@@ -253,6 +255,7 @@ async def test_markitdown_reads_more() -> None:
     assert part.text.split() == ["#", "Tea", "With", "milk."]
 
 
+@pytest.mark.slow
 async def test_what_markitdown_cannot_read_says_why() -> None:
     assert "markitdown[xlsx]" in (await refusal("a.xlsx", zipped({"xl/workbook.xml": b"<workbook/>"}))).message
     assert "damaged" in (await refusal("a.epub", b"PK\x03\x04\0\0")).message
