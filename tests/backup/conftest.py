@@ -32,7 +32,6 @@ _OWN = {
     "users": "id = :id", "apps": "owner_id = :id", "memory_revisions": _OF_MEMORY, "memory_status_history": _OF_MEMORY,
     "memory_access_logs": f"{_OF_MEMORY} AND app_id IS NOT NULL AND access_type <> 'export'",
     "categories": "id IN (SELECT category_id FROM memory_categories WHERE user_id = :id)",
-    "sources": "user_id = :id AND id IN (SELECT source_id FROM passages)",  # an empty file is not exported
     "embeddings": "(kind, id, text_hash) IN (SELECT 'memory', id, hash FROM memories WHERE user_id = :id)",
 }  # fmt: skip
 """The rows of a user, where they are not those with the user's id."""

@@ -270,7 +270,7 @@ STEPS = ArchiveList(
 
 SOURCES = ArchiveList(
     "sources.jsonl.gz", "sources", "s", "source", 2_000_000,
-    f"""WHERE s.user_id = :user AND s.id IN (SELECT p.source_id FROM passages AS p WHERE {_SAID})
+    f"""WHERE s.user_id = :user AND (:whole OR s.id IN (SELECT p.source_id FROM passages AS p WHERE {_SAID}))
         ORDER BY s.created_at, s.id""",
     (
         _ID, _APP, Column("kind", "text", SourceKind.CONVERSATION, tuple(SourceKind)), _NAMESPACE,

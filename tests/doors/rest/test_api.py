@@ -92,7 +92,10 @@ async def test_another_method_is_refused_with_those_that_are_allowed(client):
     answer = await client.patch("/api/v1/memories")
     assert (answer.status_code, answer.json()["error"]) == (405, "method_not_allowed")
     assert answer.headers["allow"] == "DELETE, GET, POST"
-    for path, allowed in (("/api/v1/keys/", "GET, POST"), (f"/api/v1/memories/{uuid4()}", "GET, PUT")):
+    for path, allowed in (
+        ("/api/v1/keys/", "GET, POST"), (f"/api/v1/memories/{uuid4()}", "GET, PUT"),
+        ("/api/v1/memories/categories", "GET"), ("/api/v1/memories/filter", "POST"),
+    ):  # fmt: skip
         assert (await client.patch(path)).headers["allow"] == allowed
 
 

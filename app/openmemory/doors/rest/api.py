@@ -71,6 +71,7 @@ ROUTERS = (
     memories.router,
     actions.router,
     described.router(OPERATIONS),
+    memories.of_one,
     bundles.router,
     originals.router,
     config.router,

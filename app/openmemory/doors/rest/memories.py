@@ -38,6 +38,8 @@ from openmemory.operations.parameters import FromDate, Message, ToDate, first_mo
 from openmemory.services import Services
 
 router = Router("/api/v1/memories", "memories")
+of_one = Router("/api/v1/memories", "memories")
+"""The routes of a single memory, whose paths would be taken for those of operations such as `/categories`."""
 
 _ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
 
@@ -219,7 +221,7 @@ async def filter_memories(
     return await _page(services, caller, query)
 
 
-@router.put("/{memory_id}", responses=documented(403, 404, 409, 413))
+@of_one.put("/{memory_id}", responses=documented(403, 404, 409, 413))
 async def update_memory(
     services: TheServices,
     asking: TheAsking,
