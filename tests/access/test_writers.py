@@ -66,6 +66,7 @@ async def apps(services: Services, new_user: str) -> Apps:
     return Apps(services, await services.directory.caller(new_user, None, owner=True), *callers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", ["reader", None])
 @pytest.mark.parametrize("change", [{"text": "The alpaca likes hay."}, {"metadata": {"note": "hay"}}])
 @pytest.mark.parametrize("denied", ["first", "second"])

@@ -112,6 +112,7 @@ def qdrant_probe(compose: dict[str, Any]) -> Callable[[int], int]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("probe", "path"), [("image_probe", "/health/live"), ("qdrant_probe", "/readyz")])
 def test_a_health_check_tells_well_from_ill_from_gone(request: pytest.FixtureRequest, probe: str, path: str) -> None:
     run: Callable[[int], int] = request.getfixturevalue(probe)

@@ -14,6 +14,7 @@ from openmemory.uploads.spool import Spool
 from tests.backup.archives import Upstream, bring_in, new_id, send
 
 
+@pytest.mark.slow
 async def test_an_import_does_not_hold_up_another_user_who_files_under_the_same_new_category(
     services: Services, api: httpx.AsyncClient, user: str
 ) -> None:
@@ -63,6 +64,7 @@ async def test_an_import_whose_user_is_erased_meanwhile_ends_in_words(
         await importing
 
 
+@pytest.mark.slow
 async def test_a_change_of_a_memory_beside_an_import_is_no_victim_of_it(
     services: Services, api: httpx.AsyncClient, user: str
 ) -> None:

@@ -325,6 +325,7 @@ WRONG: dict[str, tuple[Callable[[Archive], bytes], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 async def test_what_cannot_be_a_capture_changes_nothing(
     api: httpx.AsyncClient, user: str, counts: Any, name: str
@@ -367,6 +368,7 @@ REFUSED: dict[str, tuple[Callable[[Archive], bytes], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_may_not_be_kept_is_left_out_and_told(api: httpx.AsyncClient, user: str, name: str) -> None:
     make, words = REFUSED[name]

@@ -271,6 +271,7 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 async def test_a_file_that_is_no_good_archive_changes_nothing(
     api: httpx.AsyncClient, user: str, counts: Counts, name: str

@@ -719,6 +719,7 @@ async def test_vectors_of_other_chunks_come_in_as_what_they_are_and_are_complete
     assert [now[said][:2] for said in ("one", "two")] == [chunked[said][:2] for said in ("one", "two")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -30,6 +30,7 @@ async def texts(services: Services, caller: Caller) -> list[str]:
     return [record.content for record in (await services.memories.list(caller, MemoryQuery(size=100))).items]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "words", "calls"),
     [

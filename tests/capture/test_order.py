@@ -52,6 +52,7 @@ async def memories(services: Services, caller: Caller, state: State = State.ACTI
     return sorted(record.content for record in found.items)
 
 
+@pytest.mark.slow
 async def test_a_text_that_waited_is_read_before_a_newer_one(
     inferring: Services, model: LlmServer, claude: Caller, say: Say, done: Done, pauses: SetPauses
 ) -> None:

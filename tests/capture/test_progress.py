@@ -55,6 +55,7 @@ class Heard:
         self.steps.append((progress, message))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", ["sse", "http", "modern", "stdio"])
 async def test_a_client_that_asks_is_told_of_every_step(
     address: str, model: LlmServer, new_user: str, door: str
@@ -105,6 +106,7 @@ async def test_what_waits_for_no_model_tells_nothing_and_whoever_does_not_ask_he
         assert answer.headers["content-type"].startswith("application/json")
 
 
+@pytest.mark.slow
 async def test_whoever_sends_the_same_meanwhile_is_told_of_the_attempt_that_began_before(
     address: str, model: LlmServer, new_user: str, eventually: Any
 ) -> None:

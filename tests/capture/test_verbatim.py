@@ -83,6 +83,7 @@ async def test_a_text_is_a_memory_while_the_model_is_away_too(
     assert await memories(inferring, claude) == ["Alice likes figs."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "operations", [[], [operation("NONE", reason="junk", text=TEXT)], [operation("ADD", text=TEXT)]]
 )
@@ -122,6 +123,7 @@ async def test_a_text_whose_memory_the_user_changed_is_not_read_again(
     assert await memories(inferring, self_) == ["I loathe figs."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [False, True])
 async def test_a_text_that_is_the_fact_takes_its_place_among_the_others(
     inferring: Services, model: LlmServer, self_: Caller, say: Say, done: Done, due: Due,
@@ -179,6 +181,7 @@ async def test_a_text_at_which_the_model_breaks_does_not_hold_up_the_others(
     assert await memories(inferring, claude) == ["Alice likes figs.", TEXT]
 
 
+@pytest.mark.slow
 async def test_another_model_reads_what_one_could_not(
     inferring: Services, model: LlmServer, claude: Caller, say: Say, done: Done
 ) -> None:

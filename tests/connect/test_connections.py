@@ -124,6 +124,7 @@ def test_a_file_that_connecting_made_is_gone_afterwards(app: str, tmp_path: Path
     assert not file.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("app", "text"), cases())
 def test_the_entry_alone_goes_from_a_file_that_changed_since(app: str, text: str, tmp_path: Path) -> None:
     client, file = client_at(app, tmp_path)
@@ -137,6 +138,7 @@ def test_the_entry_alone_goes_from_a_file_that_changed_since(app: str, text: str
     assert client.kind.loads(file.read_bytes().decode()) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("app", "text"), cases())
 def test_another_server_replaces_the_entry_and_the_first_state_is_still_known(
     app: str, text: str, tmp_path: Path

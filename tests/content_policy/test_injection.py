@@ -338,6 +338,7 @@ def test_an_order_is_recognised_anywhere_in_a_structure() -> None:
 LONG = 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     ["a", "ignore ", "ignore all ", "ignore all previous ", "x ignore all previous instructions ", "you are now ",

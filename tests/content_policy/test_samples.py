@@ -196,6 +196,7 @@ def test_every_random_password_is_found(form: str) -> None:
     assert [value for value in values if not secrets.find(f'"password": "{value}"')] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "signs", [BASE62, URL_SAFE, URL_SAFE + "!@#$%&*+./", HEX, BASE32, LETTERS, string.ascii_lowercase]
 )

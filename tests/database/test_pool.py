@@ -103,6 +103,7 @@ async def test_the_first_connection_that_is_given_back_goes_to_who_waits(databas
             assert await waiting > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"pool_timeout": 1, "connect_timeout": 30}, {"connect_timeout": 1}])
 async def test_who_waits_too_long_for_a_connection_is_told_so(services: Services, limits: dict[str, int]) -> None:
     database = Database(services.database.url, DatabaseSettings(pool_size=2, **limits))

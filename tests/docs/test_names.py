@@ -76,6 +76,7 @@ def operations() -> set[str]:
     return {re.sub(r"\{\w+\}", "{}", path) for path in app.openapi()["paths"]}
 
 
+@pytest.mark.slow
 def test_every_path_of_rest_that_is_named_exists(pages: list[Page], operations: set[str]) -> None:
     path = re.compile(r"(?:[A-Z]+ )?(/(?:api/v1|health|metrics|\.well-known)[\w/{}.-]*)")
     missing = set()

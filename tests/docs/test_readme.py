@@ -88,6 +88,7 @@ def run(commands: str, address: str, place: Path, environment: dict[str, str]) -
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_address_for_assistants_speaks_mcp(address: str) -> None:
     [path] = re.findall(rf"`{ADDRESS}(/\w+)`", README.prose)
 

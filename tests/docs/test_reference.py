@@ -24,6 +24,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_setting_is_listed(generated: Path) -> None:
     text = (generated / "settings.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([a-z0-9_.]+)` \|", text, re.MULTILINE)) == {".".join(path) for path in keys()}

@@ -80,6 +80,7 @@ async def test_a_query_and_a_document_of_the_same_text_have_the_same_vector(embe
     assert query @ (await embedder.documents(["coffee without sugar"]))[0].chunks[0] > 0.9999
 
 
+@pytest.mark.slow
 async def test_a_vector_does_not_depend_on_its_batch(embedder: LocalEmbedder) -> None:
     short = [
         f"note {number} about {topic}" for number, topic in enumerate(["tea", "a very long train ride", "SQL"] * 30)

@@ -371,6 +371,7 @@ print(json.dumps(contacts))
     assert (data / "mem0").is_dir()
 
 
+@pytest.mark.slow
 def test_the_providers_and_models_are_those_that_mem0_has(tmp_path: Path) -> None:
     code = (
         "import json; from pathlib import Path\n"

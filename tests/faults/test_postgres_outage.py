@@ -293,6 +293,7 @@ async def test_a_stopped_postgres_is_given_up_in_time_and_used_again_when_it_goe
     print(json.dumps({"fault": "stopped", "longest 503": round(longest, 3), "first request after": round(seconds, 3)}))
 
 
+@pytest.mark.slow
 async def test_a_slow_statement_is_waited_for_while_the_server_lives(stage: Stage) -> None:
     """Longer than the first silence that makes the service ask for a sign of life."""
     await stage.sql(

@@ -105,6 +105,7 @@ def test_without_qdrant_the_words_answer_and_nothing_is_lost(
     outage.report(mode, stack.proxy.faulted - before, outage.whole())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "seconds"),
     [(Mode.OUT_OF_DISK, 0.0), slow(Mode.READ_ONLY, 0.0), slow(Mode.SLOW, TIMEOUT / 5)],

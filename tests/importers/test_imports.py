@@ -256,6 +256,7 @@ async def test_a_database_whose_log_was_written_into_it_is_read(
     assert taken.report.memories.added == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_file_is_refused_in_words_and_leaves_nothing(
     services: Services, bring: Bring, tmp_path: Path, new_user: str, name: str

@@ -121,6 +121,7 @@ async def added(services: Services, said: str) -> None:
     await services.memories.add(await ann(services), MemoryCreate(text=said))
 
 
+@pytest.mark.slow
 async def test_a_lease_whose_connection_ended_is_taken_again(database: Database, eventually: Eventually) -> None:
     async with leased(database, built_in=True):
         [before] = await holders(database)

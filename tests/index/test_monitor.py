@@ -121,6 +121,7 @@ async def test_a_new_installation_is_whole_from_its_first_memory_on(installing) 
         assert (await place.problems(), place.behind()) == ([], 0)
 
 
+@pytest.mark.slow
 async def test_what_was_delivered_just_before_the_end_of_a_process_leaves_no_doubt(installing) -> None:
     async with installing() as place:
         await place.fill()
@@ -247,6 +248,7 @@ async def test_an_erased_memory_that_an_older_storage_brings_back_is_noticed(ins
         assert place.behind() == 0
 
 
+@pytest.mark.slow
 async def test_a_look_writes_only_after_something_was_delivered(installing) -> None:
     async with installing() as place:
         await place.fill()
@@ -307,6 +309,7 @@ async def test_a_sync_under_which_the_storage_went_back_does_not_count(installin
         assert place.behind() == 1
 
 
+@pytest.mark.slow
 async def test_two_processes_that_advance_at_once_raise_no_alarm(installing) -> None:
     async with installing() as place:
         await place.fill()

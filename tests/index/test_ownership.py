@@ -187,6 +187,7 @@ async def test_the_name_that_was_taken_is_kept_after_a_restart(world: World) -> 
         assert await found(two) == (MEMORIES, None)
 
 
+@pytest.mark.slow
 async def test_a_configured_name_that_is_taken_is_left_alone_and_said_everywhere(world: World, client) -> None:
     async with (
         world.serving(await world.database(), "team") as one,
@@ -224,6 +225,7 @@ async def test_a_taken_collection_becomes_free_when_its_owner_leaves(world: Worl
         assert await found(two) == (MEMORIES, None)
 
 
+@pytest.mark.slow
 async def test_a_restored_dump_asks_and_becomes_an_installation_of_its_own(world: World, client) -> None:
     production = await world.database()
     async with world.serving(production) as one:

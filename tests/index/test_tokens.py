@@ -88,6 +88,7 @@ async def old_folder(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 async def test_what_an_older_version_kept_gets_its_tokens_a_few_at_a_time(
     old_folder: Path, monkeypatch: pytest.MonkeyPatch, eventually: Any
 ) -> None:

@@ -70,6 +70,7 @@ def test_what_one_door_adds_for_nobody_in_particular_every_door_finds(
     assert "dora" in om("export")
 
 
+@pytest.mark.slow
 def test_a_user_that_is_named_is_meant(om: Callable[..., Any]) -> None:
     om("add", "of somebody else", "--user", "gina")
     assert [one["content"] for one in json.loads(om("list", "--user", "gina", "--json"))["items"]] == [

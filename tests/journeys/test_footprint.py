@@ -86,6 +86,7 @@ def remember_and_find(url: str) -> None:
     assert post(url, "backup/export").content
 
 
+@pytest.mark.slow
 def test_nothing_appears_outside_the_data_folder(serve: Serve, home: Path) -> None:
     service = serve()
     remember_and_find(service.ready())

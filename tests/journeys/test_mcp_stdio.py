@@ -27,6 +27,7 @@ def _tool(id_: int, name: str, **arguments: Any) -> dict[str, Any]:
     return {"id": id_, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [

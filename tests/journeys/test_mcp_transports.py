@@ -85,6 +85,7 @@ async def _use_every_tool(client: Client, user: str) -> None:
     assert failed.is_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "mode", "version"),
     [
@@ -107,6 +108,7 @@ async def test_an_assistant_uses_every_tool(
         await _use_every_tool(client, new_user)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
 async def test_an_assistant_uses_every_tool_over_stdio(
     served: Service, address: str, new_user: str, mode: str, version: str
@@ -130,6 +132,7 @@ async def test_over_stdio_the_user_is_asked_before_everything_is_deleted(served:
     assert done.startswith("Successfully deleted all memories")
 
 
+@pytest.mark.slow
 async def test_all_transports_share_one_memory(served: Service, address: str, new_user: str) -> None:
     async def add(client: AbstractAsyncContextManager[Client], text: str) -> None:
         async with client as opened:

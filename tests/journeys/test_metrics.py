@@ -24,6 +24,7 @@ def counts(address: str) -> dict[tuple[str, frozenset[str]], float]:
     }
 
 
+@pytest.mark.slow
 async def test_calls_of_tools_count_under_their_names_whatever_the_transport(address: str) -> None:
     before = counts(address)
     for transport in (f"{address}/mcp/metrics/http/alice", sse_client(f"{address}/mcp/metrics/sse/alice")):

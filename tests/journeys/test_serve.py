@@ -48,6 +48,7 @@ def _add(url: str, text: str) -> str:
     return str(answer.json()["id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "to_group"),
     [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True)],
@@ -81,6 +82,7 @@ def test_a_signal_while_the_stores_are_opened_ends_it_too(serve_first: Serve, fo
     assert psutil.wait_procs(family, 5)[1] == []
 
 
+@pytest.mark.slow
 def test_it_says_where_every_door_is(serve_first: Serve, folder: Path) -> None:
     service = serve_first()
     url = service.ready()
@@ -107,6 +109,7 @@ def test_what_was_acknowledged_survives_kill_minus_nine(serve: Serve) -> None:
     assert psutil.wait_procs(family, 10)[1] == []
 
 
+@pytest.mark.slow
 def test_a_second_service_is_told_who_owns_the_folder(serve: Serve, folder: Path) -> None:
     first = serve()
     url = first.ready()
@@ -118,6 +121,7 @@ def test_a_second_service_is_told_who_owns_the_folder(serve: Serve, folder: Path
     assert url in line
 
 
+@pytest.mark.slow
 def test_a_taken_port_names_the_openmemory_that_has_it(serve: Serve, folder: Path) -> None:
     first = serve()
     url = first.ready()
@@ -134,6 +138,7 @@ def test_a_taken_port_names_the_openmemory_that_has_it(serve: Serve, folder: Pat
     assert not folder.with_name("other").exists()
 
 
+@pytest.mark.slow
 def test_a_port_taken_by_another_program_is_told_on_one_line(serve_first: Serve, folder: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
@@ -145,6 +150,7 @@ def test_a_port_taken_by_another_program_is_told_on_one_line(serve_first: Serve,
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_beyond_loopback_a_key_is_needed_and_the_command_that_is_told_makes_it(serve: Serve, folder: Path) -> None:
     service = serve("--host", "0.0.0.0")
     assert service.ended(within=START) == 2
@@ -164,6 +170,7 @@ def test_beyond_loopback_a_key_is_needed_and_the_command_that_is_told_makes_it(s
     assert key not in (folder / "service.json").read_text()
 
 
+@pytest.mark.slow
 def test_with_a_key_it_listens_beyond_loopback_and_asks_for_it(serve: Serve) -> None:
     url = serve("--host", "0.0.0.0", OPENMEMORY_ACCESS_API_KEY="Vd7-kq2Xw9-pLr4mZt8n").ready()
     assert url.startswith("http://127.0.0.1:")
@@ -209,6 +216,7 @@ def test_a_data_folder_that_cannot_be_written_is_told_on_one_line(serve_first: S
     assert "/proc/openmemory" in line
 
 
+@pytest.mark.slow
 def test_folder_host_and_port_come_from_the_environment_too(folder: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port = str(probe.getsockname()[1])

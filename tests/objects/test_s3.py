@@ -91,6 +91,7 @@ async def read(store: S3Objects, key: str) -> bytes:
     return b"".join([chunk async for chunk in store.get(key)])
 
 
+@pytest.mark.slow
 async def test_objects_are_stored_read_and_deleted(proxy: Proxy, bucket: str, settings) -> None:
     store = S3Objects(DocumentSettings(**settings()))
     for size in (0, 1, 12 * MEGABYTE + 7):
@@ -148,6 +149,7 @@ async def services(short_folder: Path, settings) -> AsyncIterator[Services]:
         yield services
 
 
+@pytest.mark.slow
 async def test_originals_are_encrypted_in_the_bucket_and_only_they_need_it(
     proxy: Proxy, bucket: str, services: Services
 ) -> None:

@@ -103,6 +103,7 @@ async def test_it_takes_over_without_a_restart_and_searches_go_on(folder: Path, 
         assert KEY not in (await http.get("/api/v1/doctor")).text
 
 
+@pytest.mark.slow
 async def test_the_next_start_uses_it_too(folder: Path, server: EmbeddingServer) -> None:
     async with running(folder) as (services, http):
         await remember(services)
@@ -296,6 +297,7 @@ async def test_a_row_that_cannot_be_read_does_not_keep_the_service_from_starting
         assert not any("cannot be read" in problem for problem in problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value", ['{"mem0": null}', "[1]", '{"mem0": {"embedder": {"provider": "openai"}}}', '{"embedder": "x"}']
 )

@@ -94,6 +94,7 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_many_searches_add_up_and_answer_as_they_do_unexplained(services: Services, owner: Caller):
     await told(services, owner)
     for asked in QUESTIONS:
@@ -147,6 +148,7 @@ async def test_an_explanation_says_what_was_read_out_of_the_question(services: S
     assert why.floor == 0.2
 
 
+@pytest.mark.slow
 async def test_nothing_is_told_of_what_may_not_be_read(services: Services, new_user: str):
     """The same memories with and without hidden ones have the same explanations, number by number."""
     told = []

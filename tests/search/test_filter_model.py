@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
@@ -218,6 +219,7 @@ join categories c on c.name = filed.under
 """)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(rows=st.lists(memories(), min_size=1, max_size=8), condition=FILTERS)
 async def test_a_filter_in_sql_says_what_the_model_says(

@@ -73,6 +73,7 @@ async def test_a_search_compiles_its_filter_once(
     assert len(compiled) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [BY_WORDS, BY_MEANING])
 async def test_every_condition_holds_in_both_arms(services: Services, owner: Caller, kept: dict[str, str], query: str):
     cases: list[tuple[Any, set[int]]] = [
@@ -153,6 +154,7 @@ async def test_what_is_changed_is_found_as_it_is_now(services: Services, owner: 
     assert await found(services, owner, {"metadata.project": "else"}) == {"tea 0"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hostile",
     ["' OR 1=1 --", "'; DROP TABLE memories; --", '"}\') OR true --', "%", "_", "\\", "%' OR '%'='", ":caller_user_id",
@@ -265,6 +267,7 @@ RARELY_MET = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["tea", "number tea", "umber"])
 async def test_a_rare_match_among_thousands_is_found_by_its_words(
     services: Services, owner: Caller, many: list[UUID], query: str
@@ -279,6 +282,7 @@ async def test_a_rare_match_among_thousands_is_found_by_its_words(
     assert {hit.id for hit in answer.results} == set(many[:RARE])
 
 
+@pytest.mark.slow
 async def test_a_rare_match_among_thousands_is_found_by_its_vector_in_one_look(
     services: Services, owner: Caller, indexed: list[UUID], looking: tuple[Search, list[Filter]]
 ):
@@ -318,6 +322,7 @@ async def looking(services: Services) -> AsyncIterator[tuple[Search, list[Filter
     await space.index_breaker.close()
 
 
+@pytest.mark.slow
 async def test_a_filter_that_most_memories_meet_leaves_as_many_as_asked_for(
     services: Services, owner: Caller, indexed: list[UUID]
 ):

@@ -58,6 +58,7 @@ async def test_alone_it_is_still_found(services: Services, owner: Caller):
     assert found.labels == ["injection"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 8, 13])
 async def test_the_best_are_those_of_the_whole_list_by_their_lowered_scores(
     services: Services, owner: Caller, limit: int

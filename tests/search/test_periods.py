@@ -173,6 +173,7 @@ def test_a_day_is_that_of_the_users_clock(zone: str, now: str, question: str, st
     assert all(end is None or end.utcoffset() == timedelta() for end in (found.start, found.end))
 
 
+@pytest.mark.slow
 @given(zone=st.timezone_keys(allow_prefix=False), moment=st.datetimes(datetime(1990, 1, 1), datetime(2037, 1, 1)))
 def test_in_every_time_zone_today_holds_now_and_days_follow_each_other(zone: str, moment: datetime):
     now = moment.replace(tzinfo=UTC).astimezone(ZoneInfo(zone))

@@ -152,6 +152,7 @@ BAD: dict[str, Callable[[RerankServer], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BAD)
 async def test_without_it_the_first_stages_order_stands_and_the_answer_says_so(
     services: Services, owner: Caller, how: str, caplog: pytest.LogCaptureFixture

@@ -172,6 +172,7 @@ async def test_an_absurd_limit_is_refused_with_the_range(services: Services, app
         await services.search.search(app_caller, SearchQuery("tea", limit=limit))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["'", "\\", "a & | ! ( ) : *", "'; DROP TABLE memories; --", "%_%", "the of and", "?", "日本語", "😀", "a" * 4000,

@@ -38,6 +38,7 @@ async def words(services: Services, content: str, language: str = "english") -> 
         return {row.lexeme: row.placed for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("memory", "queries"),
     [

@@ -157,6 +157,7 @@ async def marks_of(tx: Tx, caller: Caller) -> list[str]:
     return [caller.user, *await tx.scalars(text(ids), {"user": caller.user_id})]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_no_table_holds_a_row_of_an_erased_user(services: Services) -> None:
     owner = await populate(services, f"user-{uuid4().hex[:8]}")

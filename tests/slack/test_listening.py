@@ -83,6 +83,7 @@ def test_an_odd_event_changes_nothing(event: Mapping[str, Any]) -> None:
     assert part_of(event, CHANNELS, {}) is None
 
 
+@pytest.mark.slow
 async def test_slacks_own_client_understands_the_server_of_the_tests(fake: FakeSlack, workspace: Workspace) -> None:
     """The other tests rely on the server, so a client that we did not write reads the same from it."""
     workspace.fill(GENERAL, 30)

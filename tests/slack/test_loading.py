@@ -60,6 +60,7 @@ async def test_threads_are_kept_together_and_days_hold_the_rest(
     assert {row[8] for row in stored if row[0].endswith("-04")} == {2}
 
 
+@pytest.mark.slow
 async def test_an_export_and_a_load_store_the_same(
     services: Services, loader: Caller, slack: WebApi, save: Save, rows: Rows, workspace: Workspace, fake: FakeSlack,
     tmp_path: Path,
@@ -108,6 +109,7 @@ async def test_edits_deletions_and_new_replies_are_followed(
     assert stored[2][5]["slack_thread_ts"] == first
 
 
+@pytest.mark.slow
 async def test_a_load_that_breaks_goes_on_where_it_was(
     services: Services, loader: Caller, slack: WebApi, save: Save, rows: Rows, workspace: Workspace, fake: FakeSlack
 ) -> None:

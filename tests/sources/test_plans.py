@@ -89,6 +89,7 @@ async def scans(services: Services, said: list[tuple[str, Any]]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_no_use_case_reads_a_whole_table(many: tuple[Services, Caller, Caller]) -> None:
     services, owner, app = many
     conversations = services.conversations

@@ -31,6 +31,7 @@ async def pairs(services: Services, owner: Caller) -> list[tuple[str, str, bool]
     return [(pair.newer.content, pair.older.content, pair.replaces) for pair in page.items]
 
 
+@pytest.mark.slow
 async def test_pairs_are_listed_newest_first(services: Services, owner: Caller):
     await told(services, owner, OLD, "The webshop sells tea.", NEW, "I work at Acme.", "I started at Globex on Monday.")
     assert [pair for pair in await pairs(services, owner) if pair[2]] == [
@@ -75,6 +76,7 @@ async def test_apps_and_wrong_pages_are_refused(services: Services, owner: Calle
         await services.replacements.list(owner, size=1_000)
 
 
+@pytest.mark.slow
 async def test_a_credential_for_some_namespaces_sees_their_pairs_only(services: Services, owner: Caller):
     await told(services, owner, OLD, NEW, namespace="home")
     await told(services, owner, "I work at Acme.", "I started at Globex on Monday.", namespace="work")

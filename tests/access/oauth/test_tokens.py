@@ -171,6 +171,7 @@ async def test_keys_that_a_token_brings_along_are_not_looked_at(server: Authoriz
     assert set(server.asked) == {"/.well-known/oauth-authorization-server", "/jwks"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claims", "reason"),
     [
@@ -292,6 +293,7 @@ async def test_the_client_names_the_app_unless_it_speaks_as_the_user(server: Aut
         assert "oauth.app_claim (cid)" in str(failure.value.hint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claims", "scopes"),
     [
@@ -358,6 +360,7 @@ GARBAGE: dict[str, Callable[[AuthorizationServer], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("garbage", GARBAGE)
 async def test_garbage_is_refused_without_asking_anybody(
     server: AuthorizationServer, tokens: Tokens, garbage: str

@@ -59,6 +59,7 @@ def seen(api: httpx.AsyncClient, new_user: str, memories: dict[str, str]) -> See
     return look
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "shown"),
     [

@@ -62,6 +62,7 @@ async def test_apps_are_the_users_own(api, new_user, remember):
     assert page["total"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "names"),
     [

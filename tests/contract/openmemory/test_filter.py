@@ -107,6 +107,7 @@ async def test_a_filter_narrows_to_apps_and_categories_by_their_ids(api, new_use
     assert await contents(api, new_user, category_ids=[ids["blue"]], app_ids=[cursor["app_id"]]) == ["two"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["asc", "desc", "ASC", "Desc"])
 @pytest.mark.parametrize(("column", "order"), [("memory", "abc"), ("app_name", "cab"), ("created_at", "cab")])
 async def test_a_filter_sorts(api, new_user, remember, column, direction, order):

@@ -201,6 +201,7 @@ async def test_streams_open_at_once_and_requests_between_them_keep_their_users(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "path"),
     [

@@ -130,6 +130,7 @@ async def test_the_dashboard(page: Page) -> None:
     assert found["items"][0]["content"] == "The first memory"
 
 
+@pytest.mark.slow
 async def test_the_table_of_memories(page: Page) -> None:
     rows = []
     for number in range(12):
@@ -177,6 +178,7 @@ async def test_the_table_of_memories(page: Page) -> None:
     assert (await page.filtered(size=20, show_archived=True))["total"] == 11
 
 
+@pytest.mark.slow
 async def test_one_memory(page: Page) -> None:
     row = await page.ask("POST", "/api/v1/memories/", json=_new(page.user, "Shown alone"))
     for other, names in (("Related", ["home", "work"]), ("Less related", ["work"]), ("Not related", ["sport"])):

@@ -114,6 +114,7 @@ def _arguments(names: tuple[str, ...], command: Any) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", sorted(EVERY.keys() - NOT_HERE), ids=" ".join)
 def test_no_command_uses_an_unconfirmed_file(clone: Path, names: tuple[str, ...], tmp_path: Path) -> None:
     given = _arguments(names, EVERY[names])
@@ -280,6 +281,7 @@ def test_only_a_plain_file_counts(clone: Path, tmp_path: Path) -> None:
     assert load_settings(file).port == 97, "a link that is named counts"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

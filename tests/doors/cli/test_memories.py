@@ -91,6 +91,7 @@ def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> No
     assert (unknown.returncode, unknown.stderr) == (1, f"openmemory: {user} has no app 'three'\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -39,6 +39,7 @@ def _lines(told: subprocess.CompletedProcess[str]) -> list[list[str]]:
     return [line.split("\t") for line in told.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_language_model_is_chosen_after_it_has_answered_and_forgotten(om: Run, answering: LlmServer) -> None:
     choice = ("models", "choose", "llm", "vllm", "small", "--address", answering.url, "--key", "-")
     chosen = om(*choice, stdin="secret-of-the-model\n")
@@ -72,6 +73,7 @@ def test_instructions_are_saved_and_removed(om: Run) -> None:
     assert not (found["openmemory"] or {}).get("custom_instructions")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -11,6 +11,7 @@ import pytest
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.slow
 def test_a_policy_is_added_listed_and_removed(om: Run, user: str) -> None:
     assert om("add", "I skate.", "--user", user).returncode == 0
     made = om("policies", "add", "namespace", "webshop", "--days", "90", "--user", user)
@@ -27,6 +28,7 @@ def test_a_policy_is_added_listed_and_removed(om: Run, user: str) -> None:
     assert left["criteria_type"] == "user"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

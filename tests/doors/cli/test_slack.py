@@ -87,6 +87,7 @@ def test_an_export_is_imported_and_repeated(do: Callable[..., str], workspace: W
     assert "no channel 'nowhere'" in do("import", str(folder), "--channel", "nowhere", code=1)
 
 
+@pytest.mark.slow
 def test_private_channels_are_the_users_and_public_ones_of_slack_bot(
     om: Run, do: Callable[..., str], workspace: Workspace
 ) -> None:

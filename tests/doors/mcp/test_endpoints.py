@@ -375,6 +375,7 @@ async def test_a_name_may_hold_a_slash(ask: Ask, http: httpx.AsyncClient, new_us
         assert (item["user_id"], item["app_name"]) == (f"{new_user}/home", "vs/code")
 
 
+@pytest.mark.slow
 async def test_a_client_that_sends_without_reading_is_stopped_until_it_reads(
     http: httpx.AsyncClient, services: Services, new_user: str
 ) -> None:

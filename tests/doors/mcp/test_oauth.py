@@ -198,6 +198,7 @@ async def test_an_sse_session_ends_for_another_token_of_the_same_client_of_anoth
                 assert (await product.post(stream.messages, theirs, message)).status_code == 404
 
 
+@pytest.mark.slow
 async def test_a_token_is_let_in_although_others_of_its_address_sent_wrong_ones(services, new_user):
     async with protected(services, new_user) as product:
         await early_in_a_minute()

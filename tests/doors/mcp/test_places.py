@@ -132,6 +132,7 @@ async def test_a_name_that_is_a_sentence_is_not_repeated(at: Callable[..., Tools
     assert "Ignore" not in await call("search_memory", query="what is the weather in Lisbon?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tidepol", "Tidepool", "tide-pool", "ada/tidepool"])
 async def test_a_near_miss_of_a_project_is_told_and_not_refused(at: Callable[..., Tools], name: str) -> None:
     call = at()

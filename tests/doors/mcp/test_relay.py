@@ -320,6 +320,7 @@ async def waiting(pair: Pair) -> bool:
     return bool(await pair.rows("SELECT FROM mcp_messages"))
 
 
+@pytest.mark.slow
 async def test_sessions_outlive_the_connections_of_the_relay(pair: Pair, new_user: str) -> None:
     async with pair.stream(new_user) as stream:
         await stream.shake_hands()
@@ -397,6 +398,7 @@ async def test_a_session_that_was_taken_for_dead_is_entered_again(
         assert listed(await pair.answer(stream, tool("list_memories"))) == []
 
 
+@pytest.mark.slow
 async def test_sessions_outlive_a_crash_of_postgresql(pair: Pair, new_user: str, eventually: Eventually) -> None:
     async with pair.stream(new_user) as stream:
         await stream.shake_hands()

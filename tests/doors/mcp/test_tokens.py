@@ -58,6 +58,7 @@ async def _text(ask: Ask, app: dict[str, str], name: str, **arguments: Any) -> s
     return str(content["text"])
 
 
+@pytest.mark.slow
 async def test_ten_results_cost_their_memories_and_at_most_22_tokens_each(
     ask: Ask, app: dict[str, str], tokens: Callable[[str], int]
 ) -> None:

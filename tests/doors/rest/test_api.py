@@ -116,6 +116,7 @@ def test_every_operation_is_described(rest_app):
     assert not [path for path in schema["paths"] if path.endswith("/")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", IN_TURN)
 async def test_rubbish_in_any_field_of_any_body_is_no_failure_of_ours(client, rest_app, new_user, at):
     value = RUBBISH[at]

@@ -377,6 +377,7 @@ MISSPELT = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", MISSPELT)
 async def test_no_refusal_repeats_what_looks_like_a_key_in_an_address(make_client, caplog, address):
     caplog.set_level(logging.DEBUG)

@@ -91,6 +91,7 @@ async def test_equal_rows_give_equal_bytes(client, new_user, project):
     assert len(same) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [0, 1, 60, 100, 130, 160, 200, 300, 500, 1_000, 10_000])
 async def test_the_budget_is_kept_and_what_is_left_out_is_told(project, pack, budget):
     found = await pack(budget=budget)

@@ -60,6 +60,7 @@ async def test_one_of_several_users_goes_into_another(client: httpx.AsyncClient,
     assert "mode: input should be" in (await _sent(client, content, new_user, 422, mode="all"))["detail"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_file_is_refused(client: httpx.AsyncClient, new_user: str, name: str, tmp_path: Path) -> None:
     made, words = HOSTILE[name]

@@ -68,6 +68,7 @@ def _places(user: str) -> dict[str, tuple[str, str, dict[str, Any]]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", _places("x"))
 async def test_no_place_takes_a_control_character(client: httpx.AsyncClient, new_user: str, place: str) -> None:
     await client.post(MEMORIES, json={"user_id": new_user, "text": "there", "infer": False})

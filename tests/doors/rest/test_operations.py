@@ -18,6 +18,7 @@ from openmemory.doors.rest.by_hand import BY_HAND
 from openmemory.operations.description import Operation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
 async def test_an_operation_says_what_it_does_and_what_it_takes(
     client: httpx.AsyncClient, operation: Operation[Any, Any, Any]

@@ -72,6 +72,7 @@ async def test_an_app_finds_what_its_rules_allow_and_the_user_everything(client,
     assert set(await texts(client, body)) == {"coffee at work", "coffee at home"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filters", "found"),
     [

@@ -101,6 +101,7 @@ async def test_what_is_no_time_zone_is_refused_by_the_name_of_its_field(client: 
         assert (await client.post(SEARCH, json=body, **nothing)).status_code == 200  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bounds", "found"),
     [

@@ -84,6 +84,7 @@ async def test_a_value_may_be_longer_than_another_memory(call):
     assert "limits.value" in str(refused)
 
 
+@pytest.mark.slow
 async def test_many_sets_of_a_key_at_once_leave_one_row(call):
     values = [f"value {number}" for number in range(32)]
     await asyncio.gather(*(call("PUT", topic="t", key="k", value=value, app=f"app{value[-1]}") for value in values))

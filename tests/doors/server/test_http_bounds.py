@@ -187,11 +187,13 @@ def problem(status: int, headers: dict[str, str], body: bytes) -> tuple[int, str
     return status, told["error"], told["detail"]
 
 
+@pytest.mark.slow
 def test_a_client_that_never_says_anything_is_let_go(start: Callable[..., Wire]) -> None:
     with start(header_timeout=0.2).client() as client:
         assert answer(client) == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beginning", [b"G", b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"GET / HTTP/1.1\r\nX-A: b"])
 def test_headers_that_do_not_come_in_time_are_no_longer_waited_for(
     start: Callable[..., Wire], beginning: bytes
@@ -201,6 +203,7 @@ def test_headers_that_do_not_come_in_time_are_no_longer_waited_for(
     assert detail == "The headers did not come within 0.2 seconds (http.header_timeout)."
 
 
+@pytest.mark.slow
 def test_a_header_now_and_then_does_not_hold_a_connection_open(start: Callable[..., Wire]) -> None:
     with start(header_timeout=0.5).client() as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
@@ -216,6 +219,7 @@ def test_a_header_now_and_then_does_not_hold_a_connection_open(start: Callable[.
         assert got.startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.slow
 def test_line_ends_now_and_then_do_not_hold_a_kept_connection_open(start: Callable[..., Wire]) -> None:
     with start(header_timeout=0.3).client() as client:
         ask_once(client)
@@ -223,6 +227,7 @@ def test_line_ends_now_and_then_do_not_hold_a_kept_connection_open(start: Callab
         assert answer(client) == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_", "code", "status"),
     [
@@ -284,6 +289,7 @@ def test_an_upgrade_that_is_not_spoken_is_answered_as_a_plain_request(wire: Wire
     assert wire.ask(upgrade)[0] == 200
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come_in_time_is_no_longer_waited_for(start: Callable[..., Wire]) -> None:
     wire = start(body_timeout=0.3)
     request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc"
@@ -307,6 +313,7 @@ def test_a_body_has_more_time_the_more_of_it_comes(start: Callable[..., Wire]) -
     assert (status, json.loads(body)["length"]) == (200, 30_002)
 
 
+@pytest.mark.slow
 def test_a_body_that_nobody_waits_for_has_no_more_time(start: Callable[..., Wire]) -> None:
     wire = start(body_timeout=0.3)
     status, _, body = wire.ask(b"POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc")
@@ -323,6 +330,7 @@ def test_a_chunked_body_is_taken_in_pieces_of_any_size_and_what_is_behind_it_is_
     assert json.loads(body)["headers"] == ["host", "connection", "transfer-encoding"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "endless", [b"0\r\n" + b"X-A: b\r\n" * 100_000, b"0\r\nX-A: " + b"a" * 900_000, b"1;" + b"a" * 900_000]
 )
@@ -342,6 +350,7 @@ def test_the_answer_may_take_longer_than_the_request(start: Callable[..., Wire])
         assert parsed(answer(client))[2] == b"waited"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [b"/endless", b"/whole"])
 def test_a_client_that_does_not_read_is_cut_off_and_holds_little_memory(
     start: Callable[..., Wire], path: bytes
@@ -354,6 +363,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_holds_little_memory(
     assert wire.sent < 20_000_000
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_slowly_gets_all(start: Callable[..., Wire]) -> None:
     wire = start(write_timeout=0.2)
     with wire.client() as client:
@@ -365,6 +375,7 @@ def test_a_client_that_reads_slowly_gets_all(start: Callable[..., Wire]) -> None
     assert length > 30_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("garbage", [b"garbage\r\n\r\n", b"GET / HTTP/1.1\r\nX-A: " + b"a" * 40_000, GET * 2_000])
 def test_garbage_behind_a_request_does_not_cost_that_its_answer(start: Callable[..., Wire], garbage: bytes) -> None:
     wire = start(header_timeout=0.5)
@@ -404,6 +415,7 @@ def test_a_connection_too_many_is_told_to_come_back(start: Callable[..., Wire]) 
 FORWARDED = LAST[:-2] + b"X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: x\r\n\r\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("proxies", "client", "scheme"),
     [

@@ -87,6 +87,7 @@ async def test_a_database_is_checked_and_then_imported(visitor: Visitor, send: S
     assert "Memories here already, left 5" in await send(database, do="import")
 
 
+@pytest.mark.slow
 async def test_one_user_of_a_database_is_imported_into_another(visitor: Visitor, send: Send, database: bytes) -> None:
     alice, bob = f"{visitor.user}-alice", f"{visitor.user}-bob"
     words = await send(database, of=alice)
@@ -100,6 +101,7 @@ async def test_one_user_of_a_database_is_imported_into_another(visitor: Visitor,
     assert f"of: must be a user of the file, not 'nobody'; it has {alice}, {bob}" in words
 
 
+@pytest.mark.slow
 async def test_what_is_left_out_is_told_with_its_reason(
     visitor: Visitor, send: Send, tmp_path: Path, new_user: str
 ) -> None:
@@ -121,6 +123,7 @@ async def test_what_is_left_out_is_told_with_its_reason(
         assert SECRET not in visitor.shown
 
 
+@pytest.mark.slow
 async def test_memories_of_mem0_are_imported(visitor: Visitor, send: Send) -> None:
     content = b'{"results": [{"id": 1, "memory": "Drinks tea", "agent_id": "coach"}]}'
     assert "The file is memories of mem0 as JSON." in await send(content, name="memories.json")

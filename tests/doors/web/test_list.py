@@ -56,6 +56,7 @@ async def test_matches_are_marked(visitor: Visitor, remember: Callable[..., Any]
     assert "Her <mark>coffee</mark> is &lt;b&gt;black&lt;/b&gt;." in shown
 
 
+@pytest.mark.slow
 async def test_rows_name_the_app_of_the_text_and_the_one_that_added_it_where_they_differ(
     visitor: Visitor, services: Services
 ) -> None:
@@ -139,6 +140,7 @@ async def ids(visitor: Visitor, remember: Callable[..., Any]) -> list[str]:
     return added
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "words", "state"),
     [("pause", "Paused", "paused"), ("archive", "Archived", "archived"), ("delete", "Deleted", "deleted")],
@@ -157,6 +159,7 @@ async def test_selected_memories_change_and_come_back(
     assert "3 memories" in visitor.words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "then", "words"),
     [("pause", "resume", "Resumed"), ("archive", "restore", "Restored"), ("delete", "restore", "Restored")],
@@ -201,6 +204,7 @@ async def test_memories_are_filed_and_expire(visitor: Visitor, ids: list[str]) -
     assert "2 memories" in visitor.words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [

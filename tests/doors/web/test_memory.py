@@ -100,6 +100,7 @@ async def test_metadata_is_edited_and_undone(visitor: Visitor, page: str) -> Non
     assert "source <b>" in visitor.words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metadata", "status", "told"),
     [
@@ -195,6 +196,7 @@ async def test_it_is_filed_and_expires(visitor: Visitor, page: str) -> None:
     assert "must lie in the future" in visitor.words
 
 
+@pytest.mark.slow
 async def test_it_names_what_superseded_it(
     visitor: Visitor, page: str, remember: Callable[..., Any], services: Services
 ) -> None:

@@ -275,6 +275,7 @@ async def test_a_wrong_secret_is_told(browser: Opening) -> None:
         assert "Check oauth.client_id and oauth.client_secret." in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "to",
     [

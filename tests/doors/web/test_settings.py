@@ -304,6 +304,7 @@ async def _list(visitor: Visitor, user: str) -> str:
     return visitor.words
 
 
+@pytest.mark.slow
 async def test_a_try_writes_nothing_not_even_a_category(
     visitor: Visitor, remember: Callable[..., Any], services: Services
 ) -> None:

@@ -199,6 +199,7 @@ async def test_a_key_that_only_reads_sees_nothing_to_change(outside: Opening, ma
     assert set(re.findall(r'method="post" action="([^"]+)"', answer.text)) == {"./sign-out"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", list(NAVIGATION))
 @pytest.mark.parametrize("bound", [{"app": "claude"}, {"namespaces": ["webshop"]}, {}])
 async def test_each_key_opens_every_page_or_is_told_why_not(
@@ -212,6 +213,7 @@ async def test_each_key_opens_every_page_or_is_told_why_not(
         assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bound", "hidden"),
     [

@@ -40,6 +40,7 @@ async def test_a_search_answers_as_of_the_day(visitor: Visitor, remember: Rememb
     assert "Her coffee has milk" not in visitor.words
 
 
+@pytest.mark.slow
 async def test_older_memories_follow_on_the_next_page(visitor: Visitor, remember: Remember) -> None:
     for number in range(52):
         await remember(

@@ -74,6 +74,7 @@ async def test_the_front_says_it_in_the_words_of_qdrant(
         assert len((await front.post("/points/query", json={"query": vector})).json()["result"]["points"]) == 1
 
 
+@pytest.mark.slow
 async def test_a_disk_that_fills_up_while_we_write_never_kills_us(tmp_path: Path, point: Build) -> None:
     with disk(tmp_path / "disk", megabytes=84) as small:
         index = index_in(small.folder / "qdrant")

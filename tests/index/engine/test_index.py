@@ -166,6 +166,7 @@ def _empty(home: Path) -> None:
     (home / "edge_config.json").touch()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [
@@ -271,6 +272,7 @@ def write_until_killed(folder: Path, wanted: int) -> int:
     return acknowledged
 
 
+@pytest.mark.slow
 async def test_what_was_acknowledged_survives_kills_in_the_middle_of_writing(
     tmp_path: Path, direction: Direction
 ) -> None:

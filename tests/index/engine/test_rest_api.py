@@ -220,6 +220,7 @@ def nested(depth: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "words"),
     [

@@ -71,6 +71,7 @@ async def test_the_front_speaks_of_several_vectors_as_qdrant_does(tmp_path: Path
         await client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "body", "words"),
     [

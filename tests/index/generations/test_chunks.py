@@ -85,6 +85,7 @@ async def test_deleting_a_point_removes_all_of_its_windows(
     assert await index.count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [

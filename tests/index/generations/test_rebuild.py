@@ -28,6 +28,7 @@ async def test_the_first_model_is_in_use_at_once(folder: Path) -> None:
         assert await collections(services) == {LOCAL: "active"}
 
 
+@pytest.mark.slow
 async def test_another_model_takes_over_when_complete_and_searches_never_stop(
     folder: Path, server: EmbeddingServer
 ) -> None:
@@ -70,6 +71,7 @@ async def test_what_is_written_while_the_new_collection_is_filled_reaches_both(
         assert await services.index.count() == len(ids)
 
 
+@pytest.mark.slow
 async def test_a_rebuild_that_was_cut_off_embeds_nothing_twice(folder: Path, server: EmbeddingServer) -> None:
     ids = await filled(folder)
     async with running(folder, server) as services:

@@ -74,6 +74,7 @@ async def test_the_collection_of_the_new_name_takes_over_and_nothing_is_embedded
         assert (run.status, run.statistics.embedded, run.statistics.memories_synced) == ("success", 0, len(ids))
 
 
+@pytest.mark.slow
 async def test_memories_added_after_a_rename_stay_in_the_new_collection(start: Running) -> None:
     await fill(start)
     async with start(collection="after") as services:
@@ -85,6 +86,7 @@ async def test_memories_added_after_a_rename_stay_in_the_new_collection(start: R
         assert (await cosine(services, "Where is the fiddle?") or 0) > 0.3
 
 
+@pytest.mark.slow
 async def test_erasing_after_a_rename_reaches_the_old_collection(start: Running) -> None:
     ids = await fill(start)
     async with start(collection="after") as services:

@@ -126,6 +126,7 @@ async def test_a_sync_without_the_model_takes_out_what_should_not_be_there(
         assert await held(services) == {ids[2]: 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repair", ["delivery", "sync"])
 async def test_a_text_that_the_model_refuses_does_not_leave_the_older_one_in_its_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch, repair: str
@@ -212,6 +213,7 @@ async def test_nothing_is_tried_in_a_hurry_while_it_is_known_to_be_away(
 # Changes of the model.
 
 
+@pytest.mark.slow
 async def test_a_collection_that_another_replica_rolled_back_to_stays_open(
     folder: Path, server: EmbeddingServer
 ) -> None:
@@ -258,6 +260,7 @@ async def test_removing_an_old_collection_goes_on_where_it_was_cut_off(
         assert not (folder / INDEX_FOLDER / LOCAL).exists()
 
 
+@pytest.mark.slow
 async def test_an_erasure_that_a_given_up_collection_missed_reaches_it_with_the_next_sync(
     folder: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +357,7 @@ async def test_a_takeover_whose_answer_is_lost_is_followed_by_a_sync_all_the_sam
         assert (services.spaces.building, asked) == (None, ["sync"])
 
 
+@pytest.mark.slow
 async def test_a_sync_that_ends_after_a_takeover_leaves_the_alias_with_the_new_collection(
     folder: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +405,7 @@ async def test_a_lease_is_renewed_though_its_flag_was_raised_again_and_only_by_i
         assert await seconds_left() > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["said anew", "filed by the service"])
 async def test_a_sync_that_is_cut_off_marks_what_was_changed_under_its_hands(
     folder: Path, monkeypatch: pytest.MonkeyPatch, change: str

@@ -15,6 +15,7 @@ from tests.index.models import ann, filled, running
 from tests.index.sync.test_races import due_now, held, marked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", ["", "by a process that died", "by one that failed", "and written again since"])
 async def test_a_comparison_leaves_to_the_delivery_what_no_process_has_claimed_yet(folder: Path, taken: str) -> None:
     """What was claimed may have been written to a collection that is lost meanwhile."""

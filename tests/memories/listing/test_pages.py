@@ -130,6 +130,7 @@ FILTERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", sorted(SORTABLE))
 async def test_a_list_is_exact_in_what_it_holds_and_in_its_order(
     services: Services, shared: tuple[Caller, list[MemoryRecord]], sort: str

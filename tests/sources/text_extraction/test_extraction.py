@@ -263,6 +263,7 @@ async def test_what_markitdown_cannot_read_says_why() -> None:
     assert "when it is unpacked" in (await refusal("a.epub", bomb)).message
 
 
+@pytest.mark.slow
 def test_without_markitdown_its_formats_name_it_and_text_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "installed", lambda _: False)
     with pytest.raises(formats.Unreadable, match=r"pip install 'openmemory-server\[markitdown\]'"):

@@ -283,6 +283,7 @@ async def test_limits_are_brought_into_their_range(say: Say, save: Say) -> None:
     assert (await say("get_memory", limit="1000")).startswith("Memory '_default' (3):")
 
 
+@pytest.mark.slow
 async def test_saves_are_limited_for_each_app(save: Say, say: Say, services: Services) -> None:
     most = services.settings.rates.saves
     told = [await save(f"k{number}=v") for number in range(most + 1)]
