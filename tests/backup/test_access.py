@@ -40,6 +40,7 @@ async def key(services: Services, user: str, **more: Any) -> dict[str, str]:
     return {"Authorization": f"Bearer {made.key}"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "headers",
     [

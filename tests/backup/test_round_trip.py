@@ -177,6 +177,7 @@ def said_of(everything: dict[str, Any]) -> tuple[Any, ...]:
     return me["name"], me["email"], me["metadata"]
 
 
+@pytest.mark.slow
 async def test_a_new_data_folder_has_everything_with_the_same_ids(
     services: Services, api: httpx.AsyncClient, new_user: str, all_of: AllOf, short_folder: Path
 ) -> None:

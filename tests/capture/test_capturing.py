@@ -408,6 +408,7 @@ async def test_a_key_makes_a_retry_the_same_and_refuses_something_else(
 # Undo.
 
 
+@pytest.mark.slow
 async def test_a_capture_is_undone_as_one_step(
     inferring: Services, model: LlmServer, claude: Caller, self_: Caller, say: Say, remembered: Remembered
 ) -> None:

@@ -232,6 +232,7 @@ async def test_what_another_process_has_taken_over_is_not_done_twice(
         assert await tx.scalar(text(added), {"user": claude.user_id}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["done", "pending"])
 async def test_an_attempt_that_could_not_be_recorded_is_made_again_long_before_its_lease_ends(
     inferring: Services, model: LlmServer, claude: Caller, done: Done, status: str

@@ -76,6 +76,7 @@ async def test_failed_attempts_are_counted_and_so_is_what_waits(
     assert (await inferring.captures.usage(claude)).total.calls == 3
 
 
+@pytest.mark.slow
 async def test_captures_are_counted_under_all_that_becomes_of_them(
     inferring: Services, model: LlmServer, claude: Caller, say: Say, done: Done
 ) -> None:

@@ -48,6 +48,7 @@ async def found(services: Services, caller: Caller, query: str) -> list[str]:
     return [result.memory for result in answer.results]
 
 
+@pytest.mark.slow
 async def test_a_text_that_the_model_cannot_read_is_found_and_later_replaced_by_facts(
     inferring: Services, model: LlmServer, claude: Caller, self_: Caller, say: Say, done: Done, due: Due
 ) -> None:
@@ -67,6 +68,7 @@ async def test_a_text_that_the_model_cannot_read_is_found_and_later_replaced_by_
     assert await memories(inferring, self_, State.DELETED) == ["Alice likes figs.", TEXT]
 
 
+@pytest.mark.slow
 async def test_a_text_is_a_memory_while_the_model_is_away_too(
     inferring: Services, model: LlmServer, claude: Caller, say: Say, done: Done, eventually: Any
 ) -> None:
@@ -147,6 +149,7 @@ async def test_a_text_that_is_the_fact_takes_its_place_among_the_others(
     assert await memories(inferring, self_) == [old]
 
 
+@pytest.mark.slow
 async def test_giving_up_a_text_takes_its_memory_back(
     inferring: Services, model: LlmServer, self_: Caller, say: Say, done: Done
 ) -> None:
@@ -157,6 +160,7 @@ async def test_giving_up_a_text_takes_its_memory_back(
     assert await memories(inferring, self_) == []
 
 
+@pytest.mark.slow
 async def test_a_conversation_becomes_memories_of_a_bounded_size(
     inferring: Services, model: LlmServer, claude: Caller, done: Done
 ) -> None:

@@ -89,6 +89,7 @@ def test_vectors_must_be_those_of_the_phrases():
         classifier.build_vectors(TOYS[:1], toy_vectors()[:2])
 
 
+@pytest.mark.slow
 async def test_assigned_categories_are_right_on_the_labelled_set():
     labelled = cases()
     assert len(labelled) >= 200
@@ -120,6 +121,7 @@ def test_what_somebody_writes_of_a_category_is_phrases_and_words():
     assert described("x", "Kurz").examples == ()
 
 
+@pytest.mark.slow
 async def test_own_categories_are_assigned_rightly_and_take_little_from_the_others():
     own = [json.loads(line) for line in OWN.read_text(encoding="utf-8").splitlines()]
     labelled = [*cases(), *(Case(text, (each["name"],)) for each in own for text in each["memories"])]

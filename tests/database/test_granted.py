@@ -50,6 +50,7 @@ async def work(database: Database) -> None:
             await tx.execute(text("SELECT pg_sleep(0.01)"))
 
 
+@pytest.mark.slow
 async def test_a_hundred_callers_are_served_by_six_connections(few: Database, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "openmemory.database.engine"):
         await asyncio.gather(*(work(few) for _ in range(100)))

@@ -119,6 +119,7 @@ async def test_who_waits_too_long_for_a_connection_is_told_so(services: Services
         await database.close()
 
 
+@pytest.mark.slow
 async def test_who_waits_goes_on_waiting_while_others_give_connections_back(services: Services) -> None:
     database = Database(services.database.url, DatabaseSettings(pool_size=2, connect_timeout=1, pool_timeout=30))
 

@@ -246,6 +246,7 @@ async def test_a_union_that_another_memory_says_already_is_not_made_twice(servic
         assert (await services.memories.get(app_caller, one.id)).revision == 1
 
 
+@pytest.mark.slow
 async def test_many_at_once_lose_nothing(services: Services, app_caller: Caller):
     """Each brings a key of its own and one that all share, before anything is there."""
     added = await asyncio.gather(

@@ -228,6 +228,7 @@ async def test_what_was_changed_meanwhile_is_no_candidate(services: Services, ap
     assert await active(services, app_caller) == sorted([NEW, OTHER])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["merge", "supersede", "ask"])
 async def test_many_at_once_lose_nothing(services: Services, app_caller: Caller, adding: With, policy: str):
     await remembered(services, app_caller)

@@ -59,6 +59,7 @@ def test_the_public_internet_is_public(text: str) -> None:
     assert not_public(ip_address(text)) is None
 
 
+@pytest.mark.slow
 @given(st.ip_addresses(v=4))
 def test_no_form_of_an_address_is_more_public_than_the_address(address) -> None:
     for form in (

@@ -562,6 +562,7 @@ print(*asyncio.run(cycle(base / "as-user" / "data")), flush=True)
 """
 
 
+@pytest.mark.slow
 @root_only
 def test_an_ordinary_user_runs_the_server_as_themself(place: Path, run_python: Run) -> None:
     # An account with a name is needed: initdb looks it up.

@@ -277,6 +277,7 @@ async def test_a_hung_server_costs_the_deadline_and_recovers(
     await embedder.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_stops_while_mem0_is_imported_ends_cleanly(server: EmbeddingServer, tmp_path: Path) -> None:
     code = f"""
 import asyncio

@@ -237,6 +237,7 @@ async def test_writes_during_outages_are_whole_or_absent(stage: Stage) -> None:
     assert {text for text, status in answers.items() if status == 200} <= stored
 
 
+@pytest.mark.slow
 async def test_a_restart_of_postgres_is_not_noticed_by_the_first_request_after_it(stage: Stage) -> None:
     await warmed(stage)
     for _ in range(3):

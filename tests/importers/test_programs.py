@@ -378,6 +378,7 @@ async def test_an_openmemory_in_postgresql_comes_as_from_its_file(
         await bring("openmemory", services.database.url, dry_run=True)
 
 
+@pytest.mark.slow
 async def test_a_second_import_adds_nothing_and_a_dry_run_nothing_at_all(
     services: Services, make: Make, bring: Any, new_user: str, tmp_path: Path
 ) -> None:

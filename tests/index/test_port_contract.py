@@ -336,6 +336,7 @@ async def test_an_empty_index_answers_with_nothing(index: VectorIndex, direction
     assert await index.count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [

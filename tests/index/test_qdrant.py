@@ -195,6 +195,7 @@ async def test_a_server_that_hangs_only_on_searches_is_unavailable_within_the_de
         await index.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reply",
     [

@@ -59,6 +59,7 @@ async def test_an_unknown_method_or_tool_is_an_error_with_the_id_of_the_call(ser
         assert "Known are add_memories" in unknown["message"]
 
 
+@pytest.mark.slow
 async def test_calls_at_once_are_each_answered(served: Service, new_user: str) -> None:
     async with bridged(served.folder, new_user) as bridge:
         await bridge.ask(OPENING)
@@ -71,6 +72,7 @@ async def test_calls_at_once_are_each_answered(served: Service, new_user: str) -
         assert listed["result"]["structuredContent"]["total"] == 30
 
 
+@pytest.mark.slow
 async def test_a_batch_is_carried_for_a_client_whose_revision_has_batches(served: Service, new_user: str) -> None:
     opening = OPENING | {"params": OPENING["params"] | {"protocolVersion": "2025-03-26"}}
     calls = [{"jsonrpc": "2.0"} | _tool(number, "add_memories", text=f"Fact number {number}") for number in (1, 2)]

@@ -147,6 +147,7 @@ async def test_all_transports_share_one_memory(served: Service, address: str, ne
     assert said == {"Said over streamable HTTP", "Said over SSE", "Said over stdio"}
 
 
+@pytest.mark.slow
 async def test_the_schemas_are_json_schemas(address: str, new_user: str) -> None:
     async with _over("http", "auto", address, new_user) as client:
         for tool in (await client.list_tools()).tools:

@@ -194,6 +194,7 @@ def test_with_a_key_that_can_be_guessed_it_does_not_start(serve_first: Serve) ->
     )
 
 
+@pytest.mark.slow
 def test_the_stop_command_ends_it(serve: Serve, folder: Path) -> None:
     service = serve()
     url = service.ready()

@@ -127,6 +127,7 @@ async def test_hashes_of_older_texts_become_those_of_their_normal_form_and_nothi
         )
 
 
+@pytest.mark.slow
 async def test_registrations_stay_and_each_app_may_have_one(empty_database: str):
     config = configuration(empty_database)
     command.upgrade(config, "head")

@@ -117,6 +117,7 @@ async def test_an_upload_that_breaks_leaves_no_object(proxy: Proxy, bucket: str,
     assert names(proxy, bucket) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [Mode.REFUSE, Mode.ERROR_500, Mode.GARBAGE])
 async def test_a_store_that_fails_is_unavailable_and_the_log_has_no_secret(
     proxy: Proxy, settings, caplog: pytest.LogCaptureFixture, mode: Mode

@@ -77,6 +77,7 @@ def _material(rng: random.Random) -> Material:
     return Material("shop", "why?", rng.choice([None, kept]), memories, passages, clusters, links)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_the_budget_is_kept_for_any_texts(seed: int) -> None:
     rng = random.Random(seed)

@@ -82,6 +82,7 @@ async def by_meaning(services: Services, query: str = "a fact about tea") -> boo
     return answer.search_method is Method.HYBRID and all(one.parts.cosine is not None for one in answer.results)
 
 
+@pytest.mark.slow
 async def test_it_takes_over_without_a_restart_and_searches_go_on(folder: Path, server: EmbeddingServer) -> None:
     async with running(folder) as (services, http):
         await remember(services)
@@ -138,6 +139,7 @@ async def test_one_that_does_not_answer_harms_nobody_and_is_told_of(folder: Path
         assert (await http.get("/api/v1/doctor")).json()["problems"] == []
 
 
+@pytest.mark.slow
 async def test_a_model_that_is_asked_in_a_wrong_way_goes_on_in_the_right_one(
     folder: Path, server: EmbeddingServer, other: EmbeddingServer
 ) -> None:
@@ -162,6 +164,7 @@ async def test_a_model_that_is_asked_in_a_wrong_way_goes_on_in_the_right_one(
         assert list((await collections(services)).values()).count("active") == 1
 
 
+@pytest.mark.slow
 async def test_another_dimension_is_another_collection(
     folder: Path, server: EmbeddingServer, other: EmbeddingServer
 ) -> None:
@@ -205,6 +208,7 @@ async def test_after_a_start_the_old_one_is_asked_with_its_key_until_the_new_one
         assert OTHER_KEY in kept
 
 
+@pytest.mark.slow
 async def test_while_one_is_built_another_may_be_saved(
     folder: Path, server: EmbeddingServer, other: EmbeddingServer
 ) -> None:
@@ -235,6 +239,7 @@ async def test_a_private_address_is_not_reached_even_if_it_stands_in_the_databas
         assert server.keys == set()
 
 
+@pytest.mark.slow
 async def test_an_address_that_the_settings_name_may_be_private(
     folder: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -254,6 +254,7 @@ async def test_a_rule_holds_for_the_very_next_search(services: Services, owner: 
     assert await found() == [secret]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["stones", "Caroline collects stones"])
 async def test_what_is_remembered_of_rules_tells_nothing_once_they_are_others(
     services: Services, owner: Caller, app_caller: Caller, query: str

@@ -122,6 +122,7 @@ async def test_a_search_by_words_alone_adds_up_and_says_that_no_model_was_asked(
     assert answer.explanation.embedded is None
 
 
+@pytest.mark.slow
 async def test_a_widened_search_adds_up(services: Services, new_user: str, owner: Caller):
     await delivered(services, owner, *(f"{ORDER}. tea note tea note {n}" for n in range(260)))
     plain = [f"a tea note that lies on the sill by the window, number {n}" for n in range(5)]

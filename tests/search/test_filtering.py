@@ -122,6 +122,7 @@ async def test_every_condition_holds_in_both_arms(services: Services, owner: Cal
         assert await found(services, owner, condition, query) == {f"tea {n}" for n in expected}, condition
 
 
+@pytest.mark.slow
 async def test_the_largest_filters_are_answered_as_the_others_are(
     services: Services, owner: Caller, kept: dict[str, str]
 ):
@@ -182,6 +183,7 @@ async def test_no_value_and_no_name_is_anything_but_itself(services: Services, o
         assert await found(services, owner, condition) == expected, condition
 
 
+@pytest.mark.slow
 async def test_a_filter_shows_nothing_of_another_user_or_of_what_an_app_may_not_read(
     services: Services, new_user: str, owner: Caller
 ):

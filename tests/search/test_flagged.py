@@ -77,6 +77,7 @@ async def test_the_best_are_those_of_the_whole_list_by_their_lowered_scores(
     assert [result.parts.ranking for result in best] == pytest.approx(scores[:limit], abs=1e-4)
 
 
+@pytest.mark.slow
 async def test_however_many_orders_are_planted_the_others_are_found(services: Services, owner: Caller):
     await delivered(services, owner, *(f"{ORDER}. tea note tea note {n}" for n in range(260)))
     plain = [f"a tea note that lies on the sill by the window, number {n}" for n in range(5)]

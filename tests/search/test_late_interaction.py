@@ -281,6 +281,7 @@ async def test_what_takes_long_is_compared_in_another_thread_and_as_ever(
     assert await services.search.search(owner, query) == answer
 
 
+@pytest.mark.slow
 async def test_switched_off_nothing_is_stored_or_compared(short_folder: Path) -> None:
     settings = Settings.model_validate(
         {"data_dir": str(furnish(short_folder / "not-late")), "port": 0, "search": {"late_interaction": False}}

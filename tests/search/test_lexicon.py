@@ -103,6 +103,7 @@ async def test_the_index_follows_into_another_language(own: Services):
     assert await said("Hunde") == ([ids[1]], True)
 
 
+@pytest.mark.slow
 async def test_messages_follow_into_another_language(own: Services):
     caller = await own.directory.caller("ada", None, owner=True)
     turns = [NewMessage("Die Häuser stehen leer", "Ada"), NewMessage("Der Hund schläft")]

@@ -71,6 +71,7 @@ async def multilingual(short_folder: Path, server: MultilingualServer) -> AsyncI
         yield services, caller
 
 
+@pytest.mark.slow
 async def test_the_right_one_is_found_in_any_language_and_nothing_else(
     multilingual: tuple[Services, Caller], server: MultilingualServer
 ) -> None:

@@ -75,6 +75,7 @@ async def delivered(services: Services, caller: Caller, *texts: str, **fields) -
     await services.outbox_delivery.drain()
 
 
+@pytest.mark.slow
 async def test_its_scores_are_part_of_the_scores_and_of_their_explanation(
     services: Services, owner: Caller, server: RerankServer, kind: str
 ):

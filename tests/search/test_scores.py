@@ -53,6 +53,7 @@ async def test_what_nothing_answers_scores_next_to_nothing(services: Services, o
     assert answer.search_method is Method.OVERVIEW or all(result.score < MIN_SCORE for result in answer.results)
 
 
+@pytest.mark.slow
 async def test_the_same_hit_scores_the_same_among_two_and_hundreds(services: Services, owner: Caller):
     chance = random.Random(3)
     queries = {"which port does the staging server run on?": TEXTS[2], "what am I allergic to?": TEXTS[1]}

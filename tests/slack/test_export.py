@@ -101,6 +101,7 @@ _FIELDS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @hypothesis.given(st.dictionaries(_FIELDS, _JSON, max_size=8), _JSON)
 def test_any_json_is_a_message_or_a_reason(raw: dict[str, Any], anything: Any) -> None:
     for one in (raw, {**raw, "ts": ts_at(0), "text": "x"}, anything):

@@ -148,6 +148,7 @@ async def test_a_load_of_limited_time_says_that_there_is_more(
     assert (done.complete, done.saved.added) == (True, 7)
 
 
+@pytest.mark.slow
 async def test_throttling_faults_and_broken_cursors_lose_nothing(
     services: Services, loader: Caller, slack: WebApi, save: Save, rows: Rows, workspace: Workspace, fake: FakeSlack
 ) -> None:

@@ -201,6 +201,7 @@ async def test_an_outage_or_an_unknown_model_is_a_note(
     assert (await pairs.page(owner)).note == near_duplicates.NO_THRESHOLD
 
 
+@pytest.mark.slow
 async def test_a_text_without_a_stored_vector_is_embedded(services: Services, owner: Caller) -> None:
     ids = await add(services, owner, OLD, NEW)
     async with services.database.transaction() as tx:

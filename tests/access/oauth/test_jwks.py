@@ -96,6 +96,7 @@ def test_metadata_is_looked_for_where_the_standards_put_it(issuer: str, urls: li
     assert metadata_urls(issuer) == urls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("documents", [{"oauth"}, {"openid"}, {"oauth", "openid"}])
 @pytest.mark.parametrize("path", ["", "/realms/one"])
 async def test_the_keys_are_found_through_either_metadata(documents: set[str], path: str, clock: Clock) -> None:

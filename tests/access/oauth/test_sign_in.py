@@ -113,6 +113,7 @@ async def test_metadata_is_fetched_once_in_a_while() -> None:
         assert server.fetched == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metadata", "told"),
     [

@@ -81,6 +81,7 @@ async def test_a_good_token_says_who_and_what_for(server: AuthorizationServer, t
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "ES384", "EdDSA"])
 async def test_every_algorithm_of_the_defaults_is_taken(
     server: AuthorizationServer, tokens: Tokens, algorithm: str
@@ -112,6 +113,7 @@ async def test_a_public_key_is_no_secret_to_sign_with(server: AuthorizationServe
         assert (await refused(tokens, f"{content}.{encoded(signature)}")).startswith("alg: must be one of")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "", None, 0, ["ES256"], "es256"])
 async def test_a_token_without_a_signature_of_ours_is_refused(
     server: AuthorizationServer, tokens: Tokens, algorithm: Any
@@ -141,6 +143,7 @@ async def test_the_types_of_access_tokens_are_taken(
     assert await tokens.verify(server.keys[0].sign(server.claims(), typ=typ))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
@@ -234,6 +237,7 @@ async def test_times_are_held_with_the_leeway_and_no_more(server: AuthorizationS
         assert await tokens.verify(server.issue(**good | {"iat": None, "nbf": None}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "audience",
     [

@@ -218,6 +218,7 @@ async def test_what_has_not_changed_for_long_is_archived_with_all_that_belongs_t
     assert UUID(old["id"]) not in entries
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("criterion", "hit"),
     [

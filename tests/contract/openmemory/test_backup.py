@@ -72,6 +72,7 @@ async def full(api: httpx.AsyncClient, remember: Remember, new_user: str) -> dic
 # POST /export
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [EXPORT, f"{EXPORT}/"])
 async def test_an_export_is_a_zip_named_after_the_user(
     api: httpx.AsyncClient, full: dict[str, str], new_user: str, path: str
@@ -156,6 +157,7 @@ async def test_the_memories_of_an_app_alone(api: httpx.AsyncClient, full: dict[s
     assert tables["export_meta"]["app_id_filter"] == claude
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "away", "count"), [
     ("from_date", -60, 5), ("from_date", 60, 0), ("to_date", 60, 5), ("to_date", -60, 0),
 ])  # fmt: skip
@@ -168,6 +170,7 @@ async def test_the_memories_of_a_time_alone(
     assert tables["export_meta"][field] == seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "there"), [({}, True), ({"include_vectors": True}, True), ({"include_vectors": False}, False)]
 )
@@ -393,6 +396,7 @@ async def test_progress_comes_in_lines_for_who_asks(api: httpx.AsyncClient, user
     assert done["detail"].startswith("Invalid zip file")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_bulk")
 async def test_who_goes_away_midway_leaves_all_or_nothing_and_nobody_waits(api: httpx.AsyncClient, user: str) -> None:
     archive = Upstream()

@@ -114,6 +114,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path", "body", "keys"), EVERY, ids=[f"{m} {p or '/'}" for m, p, _, _ in EVERY])
 @pytest.mark.parametrize("slash", ["", "/"])
 async def test_every_operation_answers_under_both_forms(
@@ -486,6 +487,7 @@ async def test_a_saved_row_overrides_no_setting_that_nobody_meant_to_change(inst
         assert KEY not in json.dumps(value)
 
 
+@pytest.mark.slow
 async def test_only_administrators_see_and_change_it(installed: Installed) -> None:
     admin = "Vd7-kq2Xw9-pLr4mZt8n"
     async with installed(access={"require": "always", "api_key": admin}) as (http, _):

@@ -292,6 +292,7 @@ def folder(short_folder: Path) -> Path:
     return short_folder / f"environment-{next(_numbers)}"
 
 
+@pytest.mark.slow
 async def test_an_empty_database_is_taken_and_found_again(database: str, folder: Path) -> None:
     for _ in range(2):
         await start(folder, {"DATABASE_URL": database})
@@ -350,6 +351,7 @@ def test_a_start_tells_which_were_used_and_which_are_in_vain(short_folder: Path)
         service.close()
 
 
+@pytest.mark.slow
 def test_the_settings_as_they_are_shown_tell_it_too(tmp_path: Path) -> None:
     environ = clean_environment() | {
         "USER": "bob",

@@ -138,6 +138,7 @@ async def test_an_unknown_sorting_is_refused(api, new_user, remember, sorting, d
     assert (answer.status_code, answer.json()["detail"]) == (400, detail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["memory", "app_name", "created_at"])
 @pytest.mark.parametrize("direction", ["asc", "desc"])
 async def test_every_memory_is_on_one_page_of_a_sorted_filter(api, new_user, remember, bring, column, direction):

@@ -253,6 +253,7 @@ async def test_what_cannot_be_done_begins_with_the_words_that_it_began_with(
     assert len(said) > len(beginning)
 
 
+@pytest.mark.slow
 async def test_without_its_database_the_memory_is_unavailable(short_folder: Path, new_user: str) -> None:
     path = f"/mcp/claude/http/{new_user}"
     async with staged(short_folder / "unavailable") as stage:

@@ -18,6 +18,7 @@ async def related(api, user: str, memory_id: str, slash: str = "", **params: obj
     return page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slash", ["", "/"])
 @pytest.mark.parametrize("more", [{}, {"size": 50}])
 async def test_related_memories_come_five_on_a_page_whatever_is_asked_for(api, new_user, remember, slash, more):

@@ -148,6 +148,7 @@ def test_a_service_elsewhere_is_written_down_with_its_key(run: Run, home: Path) 
     assert desktop["env"] == {"OPENMEMORY_API_KEY": "om_0123456789"}
 
 
+@pytest.mark.slow
 def test_the_tools_of_another_server_are_written_down_and_work(run: Run, home: Path, served: Path) -> None:
     where = ["--data-dir", str(served), "--user", "bob"]
     done = run("connect", "--yes", "cursor", "--as", "pimemento", *where, **at(home))

@@ -210,6 +210,7 @@ class Shaky(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.slow
 def test_a_service_that_is_away_for_moments_costs_no_line(om: Run, user: str, served: Path, tmp_path: Path) -> None:
     service = running_service(served)
     assert service is not None

@@ -145,6 +145,7 @@ async def test_everything_of_everybody_is_there_as_it_was(
         connection.close()
 
 
+@pytest.mark.slow
 async def test_a_second_run_takes_nothing_twice_and_leaves_what_was_changed_since(
     services: Services, client: Client, bring: Any, renamed: Any, new_user: str, tmp_path: Path
 ) -> None:
@@ -219,6 +220,7 @@ async def test_memories_of_mem0_are_there_with_their_ids_times_threads_and_categ
     assert found["created_at"] == int(datetime(2025, 6, 10, 14, 58, 11, tzinfo=UTC).timestamp())
 
 
+@pytest.mark.slow
 async def test_a_running_server_gives_its_export_and_the_log_of_accesses(
     services: Services, client: Client, bring: Any, renamed: Any, new_user: str, tmp_path: Path
 ) -> None:

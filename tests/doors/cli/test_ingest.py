@@ -102,6 +102,7 @@ def test_a_link_to_a_folder_is_not_followed(shop: Path, tmp_path: Path) -> None:
     assert Folder.of(shop).read("linked/secret.md") is not None  # only a listed path is read
 
 
+@pytest.mark.slow
 def test_a_folder_is_kept_and_only_changes_are_sent(om: Run, user: str, shop: Path) -> None:
     def ingest(*arguments: str) -> str:
         told = om("ingest", str(shop), "--user", user, "--namespace", "shop", *arguments)

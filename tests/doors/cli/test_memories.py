@@ -53,6 +53,7 @@ def test_an_explanation_is_a_table_whose_parts_add_up(om: Run, user: str) -> Non
     assert told.stderr == ""
 
 
+@pytest.mark.slow
 def test_rows_name_the_app_of_the_text_and_the_one_that_added_it_where_they_differ(om: Run, user: str) -> None:
     for app in ("one", "two"):
         om("values", "set", "drinks", "coffee", f"{app} is bitter", "--app", app, "--user", user, "--namespace", "home")

@@ -73,6 +73,7 @@ def test_a_memory_is_changed_and_its_history_tells(om: Run, user: str, do: Calla
     assert [line.split("\t")[2] for line in lines if "\ttext " in line][:2] == ["text 1", "text 2"]
 
 
+@pytest.mark.slow
 def test_memories_are_deleted_archived_paused_and_restored(
     om: Run, user: str, do: Callable[..., Any], states: Callable[[], dict[str, str]]
 ) -> None:

@@ -157,6 +157,7 @@ def test_a_registration_that_is_hidden_looks_like_one_that_is_not_there(om: Run,
         assert taken == (0, f"new1: {name[0] if name else 'new1'}\n", "")
 
 
+@pytest.mark.slow
 def test_a_project_is_shared_through_a_folder(om: Run, user: str, tmp_path: Path) -> None:
     def run(*arguments: str, code: int = 0) -> str:
         told = om(*arguments, "--user", user)

@@ -36,6 +36,7 @@ def test_a_command_writes_to_the_project_of_its_folder_or_to_the_one_it_names(om
     assert (json.loads(done.stdout)["namespace"], done.stderr) == ("default", "")
 
 
+@pytest.mark.slow
 def test_a_command_reads_the_project_and_the_person_or_what_is_asked_for(om: Run, user: str, shop: Path) -> None:
     for text, where in (("ours", "shop"), ("mine", "default"), ("theirs", "other")):
         assert om("add", text, "--namespace", where, "--user", user).returncode == 0

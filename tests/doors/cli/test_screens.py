@@ -150,6 +150,7 @@ def test_the_example_of_the_readme_shows_its_memory_and_why_it_was_found(om: Run
     assert json.loads(om("get", row.split()[1], "--user", user, "--json").stdout)["id"] == id_
 
 
+@pytest.mark.slow
 def test_a_time_in_words_narrows_what_is_listed_and_found(om: Run, user: str) -> None:
     for text, when in (("old news", "3 days ago"), ("fresh news", "yesterday")):
         assert om("add", *text.split(), "--created-at", when, "--user", user).returncode == 0

@@ -148,6 +148,7 @@ def test_what_is_refused_for_good_does_not_hold_up_the_rest(
     assert (left.messages, left.waiting) == ({"no": 1}, None)
 
 
+@pytest.mark.slow
 def test_a_hook_that_is_ended_before_the_answer_leaves_the_request_to_the_next(
     session: Session, replies: list[bytes], requests: list[bytes], serve: Serve, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def stored(om: Run, user: str) -> Callable[[], list[str]]:
     return read
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_and_all_that_is_left_out_is_named(
     logged: Logged, stored: Callable[[], list[str]], om: Run, user: str
 ) -> None:
@@ -154,6 +155,7 @@ def test_a_last_line_is_stored_once_it_is_whole(logged: Logged, stored: Callable
     assert left_out_of_sessions(str(logged.sessions)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [(("--namespace", "a\nb"), "namespace: "), (("--url", "http://127.0.0.1:1"), "refused")],
@@ -172,6 +174,7 @@ def test_a_session_that_could_not_be_stored_waits_and_is_named(
     assert left_out_of_sessions(str(logged.sessions)) == []
 
 
+@pytest.mark.slow
 def test_many_long_messages_are_sent_in_batches_that_the_service_takes(
     logged: Logged, stored: Callable[[], list[str]]
 ) -> None:

@@ -38,6 +38,7 @@ def test_what_is_no_time_zone_is_refused(om: Run, user: str, arguments: tuple[st
     assert said in " ".join(refused.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_search_on_the_command_line_means_the_days_of_the_machine(om: Run, user: str) -> None:
     added = om("add", "The cat came home", "--user", user, "--created-at", "2026-05-02T23:30Z")
     added.check_returncode()

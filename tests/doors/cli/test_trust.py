@@ -168,6 +168,7 @@ def test_a_damaged_confirmation_is_none(clone: Path, config: Path) -> None:
         assert confirmed(str(clone)) is None
 
 
+@pytest.mark.slow
 def test_commands_use_the_own_project_of_a_folder_and_tell_how_to_confirm(
     om: Run, user: str, clone: Path, config: Path
 ) -> None:

@@ -254,6 +254,7 @@ async def test_a_dead_process_is_cleaned_up_after_though_nobody_asks_for_its_ses
     await eventually(gone, within=30)
 
 
+@pytest.mark.slow
 async def test_a_process_that_hangs_never_gets_a_message_that_was_refused(
     pair: Pair, stores: Stores, short_folder: Path, new_user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

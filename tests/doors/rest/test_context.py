@@ -264,6 +264,7 @@ async def test_tags_and_entities_are_found_and_shown(client, new_user, remember,
     assert await first("Ocelot") == one["id"]
 
 
+@pytest.mark.slow
 async def test_rules_and_preferences_are_candidates_of_every_pack(new_user, remember, pack):
     for number in range(30):
         await remember(new_user, f"We retry deliveries of queue {number} after {number} seconds.", namespace="shop")

@@ -122,6 +122,7 @@ async def test_what_is_over_is_not_set(add: Any, change: Any) -> None:
     assert "expires_at" in (await change(id_, status=422))["detail"]
 
 
+@pytest.mark.slow
 async def test_what_has_expired_no_door_returns_until_it_is_brought_back(
     services: Services, client: httpx.AsyncClient, new_user: str, add: Any
 ) -> None:

@@ -59,6 +59,7 @@ async def test_no_relation_forms_a_cycle(new_user, remember, link):
     await link(ids[0], " ", ids[1], status=422)
 
 
+@pytest.mark.slow
 async def test_an_end_that_may_not_be_read_is_no_memory(client, new_user, remember, link, links):
     open_, hidden = await remember(new_user, "open", app="claude"), await remember(new_user, "hidden", app="cursor")
     await link(open_["id"], "see", hidden["id"])

@@ -147,6 +147,7 @@ async def test_the_list_of_an_unknown_user_is_empty(client, new_user):
     assert (answer.status_code, answer.json()["items"], answer.json()["total"]) == (200, [], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filters", "found"),
     [

@@ -104,6 +104,7 @@ async def test_a_sync_shows_with_everything_that_it_found(client, new_user, reme
     assert value(after, "openmemory_sync_recent_runs", trigger="rest", outcome="success") >= 1
 
 
+@pytest.mark.slow
 async def test_marks_show_until_they_are_delivered(services, client, new_user, remember, eventually):
     async def delivered() -> bool:
         return value(await scraped(client), "openmemory_index_outbox_entries") == 0
@@ -169,6 +170,7 @@ async def test_without_postgres_the_rest_is_there_and_says_so(services):
     await away.close()
 
 
+@pytest.mark.slow
 async def test_a_silent_postgres_is_given_up_and_asked_by_one_scrape_at_a_time(services, client, monkeypatch):
     monkeypatch.setattr(stored, "DEADLINE", 0.2)
     monkeypatch.setattr(stored, "_ASK", stored.text("SELECT pg_sleep(1.5), 0 AS waiting"))

@@ -111,6 +111,7 @@ def whole(answer: httpx.Response) -> Any:
     return answer.status_code, said, headers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [{"name": "Mine", "branch": "main"}, {}, {"head": "f" * 40}])
 async def test_a_registration_that_is_hidden_looks_like_one_that_is_not_there(register, deny, get, names, fields):
     await register("cursor", "old1", name="The secret shop", root="/secret", branch="secret", head="e" * 40)

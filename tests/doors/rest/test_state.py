@@ -64,6 +64,7 @@ async def test_an_expected_revision_keeps_a_change_from_being_lost(save, read):
     assert (await read())["state"] == STATE
 
 
+@pytest.mark.slow
 async def test_many_checkpoints_at_once_make_a_linear_history(save, read):
     await asyncio.gather(*(save({"number": number}, f"Step {number}.") for number in range(32)))
     history = await read("/history")

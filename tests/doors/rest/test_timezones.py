@@ -39,6 +39,7 @@ async def asked(
     return [one["memory"] for one in found["results"]] if found["search_method"] == "time" else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("zone", "today", "yesterday", "last_night"),
     [

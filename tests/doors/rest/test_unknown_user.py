@@ -26,6 +26,7 @@ LISTS = [
 ROWS = ("items", "results", "apps", "categories", "grants", "projects")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", sorted(set(READING)))
 async def test_who_does_not_exist_has_nothing(client, services: Services, new_user: str, operation: str):
     path, body = REQUESTS[operation]

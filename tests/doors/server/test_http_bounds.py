@@ -274,6 +274,7 @@ def test_a_request_up_to_the_limits_is_answered(wire: Wire) -> None:
     assert wire.ask(b"GET / HTTP/1.0\r\n\r\n")[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blanks", [b" ", b"\t", b" \t  "])
 def test_blanks_around_a_header_value_are_not_part_of_it(wire: Wire, blanks: bytes) -> None:
     lines = (b"Host: localhost", b"Connection: close", b"X-API-Key:" + blanks + b"a key", b"Mcp-Name: x", b"X-Empty:")
@@ -338,6 +339,7 @@ def test_what_comes_behind_a_body_or_between_its_pieces_has_a_limit(wire: Wire, 
     assert problem(*wire.ask(CHUNKED + b"1\r\nx\r\n" + endless))[:2] == (431, "headers_too_large")
 
 
+@pytest.mark.slow
 def test_the_answer_may_take_longer_than_the_request(start: Callable[..., Wire]) -> None:
     wire = start(header_timeout=0.1, body_timeout=0.1, write_timeout=0.1)
     with wire.client() as client:

@@ -83,6 +83,7 @@ async def test_an_edit_shows_the_difference_and_is_undone(visitor: Visitor, page
     )
 
 
+@pytest.mark.slow
 async def test_metadata_is_edited_and_undone(visitor: Visitor, page: str) -> None:
     assert '{\n  "source": "talk"\n}</textarea>' in unescape(visitor.shown)
     new = '{"big": 123456789012345678901234567890, "source": "<b>", "tags": ["a"]}'
@@ -224,6 +225,7 @@ async def test_it_tells_who_read_it_and_who_may(
     assert "cursor yes no rule speaks of it" in visitor.words
 
 
+@pytest.mark.slow
 async def test_related_memories_are_linked(visitor: Visitor, page: str, remember: Callable[..., Any]) -> None:
     for number in range(7):
         await remember(visitor.user, f"Drink {number}", categories=["drinks"])

@@ -110,6 +110,7 @@ def browser(services: Services, new_user: str) -> Opening:
     return opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["none", "client_secret_basic", "client_secret_post"])
 async def test_a_browser_signs_in(browser: Opening, new_user: str, method: str) -> None:
     async with browser(method) as it:
@@ -169,6 +170,7 @@ async def test_a_token_that_has_ended_asks_again(browser: Opening, eventually: C
         assert "Sign in with" in words(shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claims", "told"),
     [
@@ -288,6 +290,7 @@ async def test_the_next_page_is_one_of_ours(browser: Opening, to: str) -> None:
         assert leads_to(await it.sign_in(next=to)) == "../memories"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:443"])
 async def test_the_host_header_does_not_decide_where_the_code_goes(browser: Opening, host: str) -> None:
     async with browser() as it:

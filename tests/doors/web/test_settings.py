@@ -45,6 +45,7 @@ def posted(shown: str) -> set[str]:
     return set(re.findall(r'method="post"[^>]* action="([^"]+)"', shown))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("bound", [{"scopes": ["read"]}, {"app": "claude", "scopes": ["read"]}])
 async def test_a_key_that_only_reads_sees_no_form(
@@ -241,6 +242,7 @@ async def _imported(visitor: Visitor, user: str, archive: bytes, *, status: int 
     return visitor.words
 
 
+@pytest.mark.slow
 async def test_an_archive_is_exported_tried_and_imported(
     visitor: Visitor, remember: Callable[..., Any], services: Services
 ) -> None:

@@ -204,6 +204,7 @@ async def test_a_damaged_folder_is_moved_aside_and_an_empty_index_takes_its_plac
     await index.close()
 
 
+@pytest.mark.slow
 async def test_only_the_last_damaged_folders_are_kept(tmp_path: Path, point: Build) -> None:
     for _ in range(4):
         await filled(tmp_path, point, 1)

@@ -101,6 +101,7 @@ async def test_an_index_that_is_lost_is_rebuilt_from_all_stored_chunks_without_e
         assert (await cosine(services, "Where is the spare key?") or 0) > 0.35
 
 
+@pytest.mark.slow
 async def test_kept_vectors_are_read_in_parts_that_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(folder) as services:
         await services.rebuild.step()

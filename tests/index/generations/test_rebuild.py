@@ -53,6 +53,7 @@ async def test_another_model_takes_over_when_complete_and_searches_never_stop(
         assert found.results[0].memory == "fact number 7 about tea"
 
 
+@pytest.mark.slow
 async def test_what_is_written_while_the_new_collection_is_filled_reaches_both(
     folder: Path, server: EmbeddingServer
 ) -> None:
@@ -83,6 +84,7 @@ async def test_a_rebuild_that_was_cut_off_embeds_nothing_twice(folder: Path, ser
     assert sorted(texts) == sorted(f"fact number {n} about tea" for n in range(len(ids)))
 
 
+@pytest.mark.slow
 async def test_a_new_model_that_does_not_answer_leaves_the_old_one_in_use_and_comes_later(
     folder: Path, server: EmbeddingServer
 ) -> None:
@@ -123,6 +125,7 @@ async def test_the_way_back_embeds_only_what_was_written_since(folder: Path, ser
         assert await by_meaning(services) == 10
 
 
+@pytest.mark.slow
 async def test_an_old_collection_goes_with_its_vectors_when_it_was_kept_long_enough(
     folder: Path, server: EmbeddingServer
 ) -> None:
@@ -139,6 +142,7 @@ async def test_an_old_collection_goes_with_its_vectors_when_it_was_kept_long_eno
         assert [tuple(row) for row in models] == [("openai/other", len(ids))]
 
 
+@pytest.mark.slow
 async def test_without_the_old_model_words_answer_until_the_new_one_is_complete(
     folder: Path, server: EmbeddingServer
 ) -> None:

@@ -289,6 +289,7 @@ async def test_raising_a_flag_ends_the_pause_after_a_failure_but_no_lease(servic
     assert await due() is True
 
 
+@pytest.mark.slow
 async def test_what_a_stopped_process_had_claimed_is_delivered_by_the_next_start(short_folder, eventually):
     settings = Settings(data_dir=str(furnish(short_folder / "restarted")), port=0)
     async with open_services(settings) as first:

@@ -168,6 +168,7 @@ async def test_one_refused_text_does_not_keep_opening_the_circuit_of_delivery(
         assert services.outbox_delivery.breaker.state is BreakerState.CLOSED
 
 
+@pytest.mark.slow
 async def test_refused_queries_do_not_take_the_model_away_from_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +182,7 @@ async def test_refused_queries_do_not_take_the_model_away_from_others(
         assert (await services.search.search(caller, SearchQuery("when is tea"))).note is None
 
 
+@pytest.mark.slow
 async def test_nothing_is_tried_in_a_hurry_while_it_is_known_to_be_away(
     folder: Path, monkeypatch: pytest.MonkeyPatch, eventually: Any
 ) -> None:
@@ -300,6 +302,7 @@ async def test_a_retired_collection_that_is_away_holds_up_no_delivery(
         assert (await services.reconciler.sync(trigger="test")).errors == 0
 
 
+@pytest.mark.slow
 async def test_what_changes_while_another_model_takes_over_is_delivered_to_it_too(
     folder: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

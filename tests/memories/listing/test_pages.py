@@ -212,6 +212,7 @@ async def test_facts_are_disputed_only_within_their_namespace(services: Services
     assert (await services.memories.list(owner, MemoryQuery(disputed=True))).total == 0
 
 
+@pytest.mark.slow
 async def test_unread_are_those_that_no_app_was_given(services: Services, owner: Caller) -> None:
     claude = await services.directory.caller(owner.user, "claude")
     texts = ("listed", "found", "opened", "only changed", "only read by the user", "never")
