@@ -175,7 +175,6 @@ async def test_streamable_http_answers_whatever_comes(
     await assert_nothing_is_left(eventually, before)
 
 
-@pytest.mark.slow
 @IN_STEPS
 async def test_the_sessionless_protocol_answers_whatever_comes(
     http: httpx.AsyncClient, eventually: Eventually, step: int
@@ -265,7 +264,6 @@ async def said(http: httpx.AsyncClient, stream: Stream, sent: Hostile) -> int:
     return accepted.status_code
 
 
-@pytest.mark.slow
 @IN_STEPS
 async def test_a_session_over_sse_answers_whatever_comes_and_lives_on(
     http: httpx.AsyncClient, eventually: Eventually, step: int
@@ -310,7 +308,6 @@ async def carried(bridge: Bridge, number: int, sent: Hostile) -> None:
     assert (answer["id"], answer.get("result")) == (ping["id"], {}), (sent, answer)
 
 
-@pytest.mark.slow
 @pytest.mark.journey
 @IN_STEPS
 async def test_standard_input_may_hold_whatever_it_likes(served: Service, step: int) -> None:

@@ -1,4 +1,4 @@
-"""The tables of the audit log (who did what) and of the access log (who read which memory)."""
+"""Two tables: the audit log says who did what, and the access log says who read which memory."""
 
 from __future__ import annotations
 

@@ -255,5 +255,5 @@ _OPTIONAL: dict[str, Callable[..., Any]] = {
     "uuid": Fields.optional_id, "text": Fields.optional_text, "choice": Fields.optional_one_of,
     "timestamptz": Fields.optional_moment, "double precision": Fields.optional_number,
 }  # fmt: skip
-"""The methods that read columns by their types: those that are empty if they are missing, those that are needed or have
-a default, and those that are null."""
+"""Each table maps the type of a column to the method that reads it. A missing value is an empty collection in the first
+table, an error or a default in the second, and null in the third."""

@@ -13,7 +13,7 @@ from openmemory.audit.schemas import AccessLogPage
 from openmemory.memories.schemas import LABELS, History, MemoryRecord, Page, RecordModel
 from openmemory.memories.state import State
 from openmemory.operations.description import MemoryReference, Speaker, operation
-from openmemory.operations.parameters import Message, PageNumber, PageSize
+from openmemory.operations.parameters import MEMORY_ID, Message, PageNumber, PageSize
 from openmemory.serialization.omission import is_none
 from openmemory.serialization.timestamps import EpochSeconds
 from openmemory.stats.schemas import CategoryList
@@ -28,11 +28,7 @@ PATH = "/api/v1/memories"
 _ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
 _ONE = {"memory_ids": [_ID], "user_id": "alice"}
 
-OneMemory = Annotated[
-    UUID,
-    MemoryReference(),
-    Field(description="The memory's id, or its first characters; 409: several memories have them."),
-]
+OneMemory = Annotated[UUID, MemoryReference(), Field(description=MEMORY_ID)]
 
 
 class MemoryResponse(RecordModel):

@@ -59,6 +59,10 @@ Timezone = Annotated[
 """The field `timezone` of a body; its default is None."""
 
 
+MEMORY_ID = "The memory's id, or its first characters; 409: several memories have them."
+"""The words about the id of one memory, where requests may give its first characters."""
+
+
 class Message(BaseModel):
     """The result, in words."""
 

@@ -61,6 +61,20 @@ def address_field(provider: str) -> str | None:
     return _ADDRESSED.get(canonical(provider))
 
 
+def address_config(provider: str, address: str) -> dict[str, str]:
+    """The part of a configuration with the address of a provider. Empty if nobody knows the provider, which is refused
+    elsewhere.
+
+    Raises:
+        Invalid: the address of the provider is fixed.
+    """
+    if (field := address_field(provider)) is not None:
+        return {field: address}
+    if canonical(provider) in LLMS | EMBEDDERS:
+        raise Invalid("address", f"must be left out: {provider} has a fixed one")
+    return {}
+
+
 def reference(key: str | None) -> str | None:
     """The variable that `env:NAME` names. None for a literal key and for no key."""
     return key.removeprefix("env:").strip() if key and key.startswith("env:") else None

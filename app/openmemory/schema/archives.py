@@ -15,17 +15,18 @@ from openmemory.schema.description import ArchiveColumn as Column
 from openmemory.schema.description import ArchiveList
 from openmemory.sources.models import PassageKind, SourceKind
 
-_WHICH = """
-    m.user_id = :user AND (CAST(:app AS uuid) IS NULL OR m.app_id = :app)
-    AND (CAST(:from AS timestamptz) IS NULL OR m.created_at >= :from)
-    AND (CAST(:to AS timestamptz) IS NULL OR m.created_at <= :to)
+
+def _selected(rows: str) -> str:
+    """Returns the condition for the rows of a table that the selection takes."""
+    return f"""
+    {rows}.user_id = :user AND (CAST(:app AS uuid) IS NULL OR {rows}.app_id = :app)
+    AND (CAST(:from AS timestamptz) IS NULL OR {rows}.created_at >= :from)
+    AND (CAST(:to AS timestamptz) IS NULL OR {rows}.created_at <= :to)
 """
+
+
+_WHICH, _SAID = _selected("m"), _selected("p")
 _CHOSEN = f"SELECT m.id FROM memories AS m WHERE {_WHICH}"
-_SAID = """
-    p.user_id = :user AND (CAST(:app AS uuid) IS NULL OR p.app_id = :app)
-    AND (CAST(:from AS timestamptz) IS NULL OR p.created_at >= :from)
-    AND (CAST(:to AS timestamptz) IS NULL OR p.created_at <= :to)
-"""
 # Without a filter: all of the user's apps, even those that no memory refers to. With a filter: only those that the
 # selected memories refer to.
 _APPS = f"""

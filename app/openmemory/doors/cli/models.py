@@ -32,10 +32,8 @@ Dimensions = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="embedder: the length of its vectors."),
 ]
-Temperature = Annotated[float | None, typer.Option(metavar="T", min=0, max=2, help="llm: default: 0.1.")]
-MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", min=1, help="llm: the longest answer; default: 2000.")
-]
+Temperature = Annotated[float | None, typer.Option(metavar="T", min=0, max=2, help="llm: 0 gives the same answers.")]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", metavar="N", min=1, help="llm: the longest answer.")]
 
 
 @models.command()
@@ -73,7 +71,8 @@ async def choose(
 ) -> CommandAnswer:
     """Choose a model, after it has answered once.
 
-    Another embedder makes its vectors beside the present ones, and searches change to it when they are complete.
+    What is left out stays as it is, if the provider stays. Another embedder makes its vectors beside the present ones,
+    and searches change to it when they are complete.
     Example: `openmemory models choose llm openai gpt-4o-mini --key env:OPENAI_API_KEY`.
     """
     config = {
@@ -142,11 +141,9 @@ def _key(key: str | None) -> str | None:
 
 
 def _address(provider: str, address: str | None) -> dict[str, str]:
-    """Returns the field of the configuration that has the address of a provider."""
+    """Returns the part of the configuration that has the address of a provider."""
     if address is None:
         return {}
-    from openmemory.saved_settings.providers import address_field
+    from openmemory.saved_settings.providers import address_config
 
-    if (field := address_field(provider)) is None:
-        raise Invalid("--address", f"must be left out: {provider} has a fixed one")
-    return {field: address}
+    return address_config(provider, address)

@@ -73,7 +73,7 @@ class ClientProject:
         return () if self.name is None else (self.name, PERSON)
 
     def implicit(self, name: str | None) -> str | None:
-        """The project that an answer need not name: that of the call, else that of the client."""
+        """The project of the call, or else that of the client. Answers about it need not name it."""
         return name or self.name
 
     def elsewhere(self, name: str | None) -> str | None:

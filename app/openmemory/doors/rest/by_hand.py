@@ -52,7 +52,7 @@ BY_HAND = {
     "put_vector_store_config": ByHand(_BODY),
     "get_openmemory_config": ByHand(_BODY),
     "put_openmemory_config": ByHand(_BODY, "models instruct"),
-    "erase_user": ByHand("Its path may hold slashes, and its command asks twice.", "erase"),
+    "erase_user": ByHand("A name may end with a slash, which `confirm` decides.", "erase"),
     "health": ByHand(_PROBE),
     "live": ByHand(_PROBE),
     "ready": ByHand(_PROBE),

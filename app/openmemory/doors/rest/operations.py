@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 from urllib.parse import quote, unquote
-from uuid import UUID
 
 from fastapi import Body, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -129,10 +128,7 @@ async def _caller(
 ) -> Caller | Principal:
     user, app = names.get("user_id"), names.get("app")
     if operation.owned is not None:
-        id_ = arguments[f"{operation.owned}_id"]
-        # A short id is one among those of a user.
-        owner = asking.as_owner_or_app_of(operation.owned, id_, user, app) if isinstance(id_, UUID) else None
-        return await (owner or asking.as_owner_or_app(user or None, app))
+        return await asking.as_owner_or_app_of(operation.owned, arguments[f"{operation.owned}_id"], user, app)
     reads = operation.method == "GET"
     match operation.speaker:
         case Speaker.APP:

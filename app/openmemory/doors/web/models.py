@@ -12,7 +12,7 @@ from starlette.responses import Response
 from openmemory.doors.web.page import PageRequest, TheForm, ThePage, text_of, validate
 from openmemory.errors import Invalid
 from openmemory.saved_settings.document import Part
-from openmemory.saved_settings.providers import EMBEDDERS, LLMS, address_field, canonical
+from openmemory.saved_settings.providers import EMBEDDERS, LLMS, address_config, address_field, canonical
 from openmemory.saved_settings.schemas import (
     MASK,
     ConfigPatch,
@@ -117,11 +117,7 @@ async def _section_of(page: PageRequest, part: Part, form: FormData) -> dict[str
         if (value := text_of(form, name).strip())
     }
     if address := text_of(form, "address").strip():
-        field = address_field(provider)
-        if field is not None:
-            config[field] = address
-        elif canonical(provider) in LLMS | EMBEDDERS:
-            raise Invalid("address", f"must be left out: {provider} has a fixed one")
+        config |= address_config(provider, address)
     if "api_key" not in config:
         current = (await page.services.configuration.read(page.principal)).model_dump()["mem0"][part]
         if canonical(current["provider"]) == canonical(provider):

@@ -287,5 +287,8 @@ _REPLACED = "SELECT target AS id FROM restored WHERE fate = 'replace' AND touche
 
 
 async def lost(tx: Tx, most: int) -> list[tuple[str, str, str]]:
-    """The records that were not written because they refer to something missing: kind, id in the archive, reason."""
+    """The records that were not written because they refer to something missing: kind, id in the archive, reason.
+
+    `categories.restore` must have run: it says which descriptions were not written.
+    """
     return [(row.kind, str(row.id), row.problem) for row in await tx.execute(_LOST, {"most": most})]

@@ -15,7 +15,7 @@ from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.identity.principal import Principal
 from openmemory.identity.request import principal_of
 from openmemory.memories import short_ids
-from openmemory.operations.parameters import name_or_none, user_or_none
+from openmemory.operations.parameters import MEMORY_ID, name_or_none, user_or_none
 from openmemory.services import Services
 
 
@@ -60,21 +60,15 @@ class AuthenticatedRequest:
         """
         return await self.services.directory.owner_or_new(self.principal, user_or_none(self.services, user))
 
-    async def as_owner_of(self, what: Belonging, id_: UUID, user: str | None) -> Caller:
-        """Returns the user themself for a request about one object. Without a user name, the owner of that object is
-        used if the credential speaks for every user; otherwise as in `as_owner`. OpenMemory's UI omits the user in some
-        calls."""
-        return await self.as_owner(await self._whose(what, id_, user))
+    async def as_owner_or_app_of(self, what: Belonging, id_: UUID | str, user: str | None, app: str | None) -> Caller:
+        """Returns who asks about one object, as `as_owner_or_app`. Without a user name, the owner of that object is
+        used if the credential speaks for every user. OpenMemory's UI omits the user in some calls.
 
-    async def as_owner_or_app_of(self, what: Belonging, id_: UUID, user: str | None, app: str | None) -> Caller:
-        """Returns an app of a user who exists, or the user themself if no app is named. Without a user name as in
-        `as_owner_of`."""
-        return await self.as_owner_or_app(await self._whose(what, id_, user), app)
-
-    async def _whose(self, what: Belonging, id_: UUID, user: str | None) -> str | None:
-        if not user and self.principal.user is None and self.principal.app is None:
+        A short id is one among those of a user, so it has no owner before the user is known.
+        """
+        if not user and isinstance(id_, UUID) and self.principal.user is None and self.principal.app is None:
             user = await self.services.directory.owner_of(what, id_)
-        return user or None
+        return await self.as_owner_or_app(user or None, app)
 
     async def as_owner_by_either(self, user: str | None) -> Caller:
         """Returns the user themself, by name or by the internal id, which OpenMemory's archive action accepted."""
@@ -127,12 +121,6 @@ AskingApp = Annotated[str | None, Query(description=AS_APP)]
 """The parameter `app` of a query; its default is None."""
 
 
-async def _owner(
-    asking: TheAsking, user_id: Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")] = None
-) -> Caller:
-    return await asking.as_owner(user_id)
-
-
 async def _reader(
     asking: TheAsking, user_id: Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")] = None
 ) -> Caller:
@@ -158,18 +146,13 @@ GivenId = Annotated[
 """The id of a memory as a request gives it: a UUID, or the digits of a short id. `ShortIds.resolved` finds the
 memory."""
 
-MemoryInPath = Annotated[
-    GivenId, Path(description="The memory's id, or its first characters; 409: several memories have them.")
-]
+MemoryInPath = Annotated[GivenId, Path(description=MEMORY_ID)]
 WHOSE = "The user's name; left out: whose it is, or with a user's own credential that user."
-_WHOSE = Query(description=WHOSE)
-OwnersId = Annotated[str | None, _WHOSE]
+OwnersId = Annotated[str | None, Query(description=WHOSE)]
 """The parameter `user_id` of a query about one object; its default is None."""
 WHOSE_MEMORY = f"{WHOSE} With a short id: the credential's user, or the default user."
 
 
-Owner = Annotated[Caller, Depends(_owner)]
-"""The user that `?user_id=` names, or the credential's user, or the default user."""
-
 Reader = Annotated[Caller, Depends(_reader)]
-"""The same, for a list or a search: a user who does not exist yet has nothing."""
+"""The user that `?user_id=` names, or the credential's user, or the default user, for a list or a search: a user who
+does not exist yet has nothing."""
