@@ -8,6 +8,7 @@ import sys
 BENCHMARKS = {
     "latency": "add and search over REST, streamable HTTP and SSE, at several sizes and numbers of clients",
     "versions": "searches, adds, start and memory beside those of another checkout of this service, in turns",
+    "answers": "what this version and another checkout answer differently to the same requests, over every door",
     "sync": "the cost of comparing, repairing and rebuilding the index, and of searches and writes while Qdrant hangs",
     "rebuild": "how long a lost index takes to come back while memories are written at several rates",
     "owners": "two installations and a copied database on one Qdrant, all written to: what each finds of its own",

@@ -7,9 +7,11 @@ from contextlib import AbstractContextManager, ExitStack
 from unittest.mock import patch
 
 from openmemory.index.engine import index
-from openmemory.search import candidates, late_interaction, query_analysis, ranking, service
-from openmemory.search.features import BESIDE, PLACE
-from openmemory.search.weights import Weights
+from openmemory.search import service
+from openmemory.search.candidates import query_analysis, retrieval
+from openmemory.search.ranking import late_interaction, linear_model
+from openmemory.search.ranking.features import BESIDE, PLACE
+from openmemory.search.ranking.weights import Weights
 
 Ablation = Callable[[], AbstractContextManager[object]]
 
@@ -20,10 +22,10 @@ def _weightless(*names: str) -> Ablation:
     def without() -> AbstractContextManager[object]:
         stack = ExitStack()
         for name in ("TOKENS", "VECTORS", "WORDS"):
-            vectors = [vector.copy() for vector in getattr(ranking, name)]
+            vectors = [vector.copy() for vector in getattr(linear_model, name)]
             for vector in vectors:
                 vector[[PLACE[feature] for feature in names]] = 0.0
-            stack.enter_context(patch.object(ranking, name, Weights(*vectors)))
+            stack.enter_context(patch.object(linear_model, name, Weights(*vectors)))
         return stack
 
     return without
@@ -34,7 +36,7 @@ async def _nothing(_: object, texts: Sequence[object]) -> list[None]:
 
 
 ABLATIONS: dict[str, Ablation] = {
-    "words from PostgreSQL": lambda: patch.object(candidates, "is_served_by_index", lambda *_: False),
+    "words from PostgreSQL": lambda: patch.object(retrieval, "is_served_by_index", lambda *_: False),
     "no focus": lambda: patch.object(query_analysis, "MAX_QUERY_WORDS", 0),
     "no names": _weightless("named"),
     "no neighbours": _weightless(*BESIDE),

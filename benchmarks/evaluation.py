@@ -53,12 +53,12 @@ from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import statistics
+from openmemory.search.candidates.lexical import LexicalSearch
+from openmemory.search.candidates.query_analysis import analysed
 from openmemory.search.corpus import MEMORIES, PASSAGES, Corpus
-from openmemory.search.lexical import LexicalSearch
-from openmemory.search.lexical_filter import LexicalFilter
-from openmemory.search.query_analysis import analysed
 from openmemory.search.schemas import Method, PassageAnswer, SearchAnswer, SearchQuery
 from openmemory.search.service import LONG_QUERY_NOTE
+from openmemory.search.sql.lexical_filter import LexicalFilter
 from openmemory.services import Services, open_services
 from openmemory.sources.schemas import NewMessage, NewMessages
 
@@ -149,7 +149,7 @@ async def store(services: Services, caller: Caller, documents: Sequence[Document
             names.setdefault(added.id, one.id)
     await services.outbox_delivery.drain()
     async with services.database.transaction() as tx:
-        for user in await statistics.due(tx):
+        for user in await statistics.stale_users(tx):
             await statistics.refresh(tx, user)
     return names
 

@@ -1,4 +1,4 @@
-"""Fits the weights of a search (`openmemory.search.weights`) on judged collections, and measures them held out.
+"""Fits the weights of a search (`openmemory.search.ranking.weights`) on judged collections, and measures them held out.
 
     python -m benchmarks.fit FOLDER … [--keep FOLDER] [--small 60]
 
@@ -34,8 +34,9 @@ from benchmarks import everyday
 from benchmarks.collections import Collection, Document, Question, mean, measured, read
 from benchmarks.evaluation import Asked, opened, patient
 from benchmarks.service import temporary_folder
-from openmemory.search import ranking, service
-from openmemory.search.features import (
+from openmemory.search import service
+from openmemory.search.ranking import linear_model
+from openmemory.search.ranking.features import (
     COMPARED,
     FEATURES,
     OWN,
@@ -45,9 +46,9 @@ from openmemory.search.features import (
     Table,
     own_evidence,
 )
-from openmemory.search.ranking import Ranked, levelled, table_of
+from openmemory.search.ranking.linear_model import Ranked, levelled, table_of
+from openmemory.search.ranking.weights import Weights, vector
 from openmemory.search.schemas import SearchQuery
-from openmemory.search.weights import Weights, vector
 from openmemory.services import open_services
 
 EVERYDAY = Path(__file__).with_name("everyday_sets")
@@ -184,7 +185,7 @@ async def gathered(asked: Asked, question: Question, text: str, space: str, *, s
 
     def kept(candidates: Sequence[Candidate], question: QuestionParts) -> list[Ranked]:
         seen.append((candidates, question))
-        return ranking.ranked(candidates, question)
+        return linear_model.ranked(candidates, question)
 
     with patch.object(service, "ranked", kept):
         await asked.services.search.search(asked.caller, SearchQuery(text, limit=RESULTS, namespaces=(space,)))
@@ -407,7 +408,7 @@ def _table(sample: Sample, weights: Weights) -> Table:
 
 def estimates(samples: Sequence[Sample]) -> str:
     """Fits what estimates a nearness and a MaxSim that are not known. Returns both as they stand in
-    `openmemory.search.features`."""
+    `openmemory.search.ranking.features`."""
     columns = [PLACE[name] for name in ("meaning", "words", "tokens")]
     sizes = Counter[str]()
     parts, listed, names = [], list[bool](), list[str]()
@@ -492,7 +493,7 @@ def report_bounds(samples: Sequence[Sample], found: Sequence[tuple[Numbers, Numb
 
 
 def printed(name: str, weights: Weights) -> str:
-    """The weights as they stand in `openmemory.search.weights`."""
+    """The weights as they stand in `openmemory.search.ranking.weights`."""
     parts = [
         "{"
         + ", ".join(f'"{each}": {value:.3g}' for each, value in zip(FEATURES, one, strict=True) if abs(value) >= 0.005)

@@ -27,10 +27,10 @@ from openmemory.access.schemas import GrantCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
-from openmemory.search import lexical
-from openmemory.search.lexical_filter import LexicalFilter
-from openmemory.search.ranking import candidates
+from openmemory.search.candidates import lexical
+from openmemory.search.ranking.linear_model import candidates
 from openmemory.search.schemas import SearchQuery
+from openmemory.search.sql.lexical_filter import LexicalFilter
 from openmemory.services import Services, open_services
 
 APPS, NAMESPACES, CATEGORIES = 60, 600, 300

@@ -11,15 +11,15 @@ from benchmarks.seed import USER
 from openmemory.access.rule_cache import RuleCache
 from openmemory.config.settings import Settings
 from openmemory.index.port import Filter
-from openmemory.search.candidates import CANDIDATES
+from openmemory.search.answers.readback import readback
+from openmemory.search.candidates.lexical import LexicalHit, LexicalSearch
+from openmemory.search.candidates.query_analysis import QueryAnalysis, analysed
+from openmemory.search.candidates.retrieval import CANDIDATES
 from openmemory.search.context import SearchResources, search_context
-from openmemory.search.features import QuestionParts
-from openmemory.search.lexical import LexicalHit, LexicalSearch
-from openmemory.search.lexical_filter import LexicalFilter
-from openmemory.search.query_analysis import QueryAnalysis, analysed
-from openmemory.search.ranking import candidates, ranked
-from openmemory.search.readback import readback
+from openmemory.search.ranking.features import QuestionParts
+from openmemory.search.ranking.linear_model import candidates, ranked
 from openmemory.search.schemas import Method, SearchQuery
+from openmemory.search.sql.lexical_filter import LexicalFilter
 from openmemory.services import open_services
 
 COUNT = 100

@@ -33,8 +33,9 @@ from openmemory.doors.server.application import create_app
 from openmemory.identity.principal import LOCAL
 from openmemory.identity.request import RequestContext, bind
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search import as_of, readback
-from openmemory.search.filter_sql import by_shape
+from openmemory.search.answers import readback
+from openmemory.search.sql import as_of
+from openmemory.search.sql.filter import by_shape
 from openmemory.services import Services, open_services
 
 SEARCH, MEMORIES = "/api/v1/memories/search", "/api/v1/memories"

@@ -94,7 +94,7 @@ async def settle(services: Services) -> None:
     await services.outbox_delivery.drain()
     async with services.database.statement() as tx:
         await tx.execute(text("VACUUM ANALYZE"))
-        for user in await statistics.due(tx):
+        for user in await statistics.stale_users(tx):
             await statistics.refresh(tx, user)
     await services.reconciler.sync(trigger="benchmark")
     await services.comparison.run()

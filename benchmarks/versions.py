@@ -1,4 +1,4 @@
-"""Latency of searches and adds, start time and memory beside those of another version of this service, in one run.
+"""Latency and CPU of searches and adds, start time and memory beside those of another version, in one run.
 
     git worktree add ../before v1 && make -C ../before .venv/.dev
     python -m benchmarks versions ../before [--sizes 10000,100000] [--rounds 24]
@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.latency import memory
+from benchmarks.latency import cpu, memory
 from benchmarks.load import Rest
 from benchmarks.seed import USER, questions, texts
 from benchmarks.service import HERE, idle, python_of, running_service, temporary_folder
@@ -51,12 +51,28 @@ async def timed(call: Callable[[str], Awaitable[None]], texts: list[str]) -> lis
     return took
 
 
-async def compare(urls: list[str], rounds: int) -> tuple[list[list[float]], list[list[float]]]:
-    """The milliseconds of every search and every add, by service. The services take turns, and a different one begins
-    each round."""
+class Calls:
+    """The calls of one kind to one service: the milliseconds that each took, and the seconds of CPU of the service and
+    its PostgreSQL until a second after the last one, when the vectors of what was added are stored."""
+
+    def __init__(self, folder: Path) -> None:
+        self.took: list[float] = []
+        self.cpu = 0.0
+        self._folder = folder
+
+    async def add(self, url: str, calls: Awaitable[list[float]]) -> None:
+        """Make the calls, and wait until nothing is left to do."""
+        before = sum(cpu(self._folder))
+        self.took += await calls
+        await asyncio.sleep(1)
+        self.cpu += sum(cpu(self._folder)) - before
+        await idle(url)
+
+
+async def compare(urls: list[str], folders: list[Path], rounds: int) -> tuple[list[Calls], list[Calls]]:
+    """The searches and the adds, by service. The services take turns, and a different one begins each round."""
     clients = [Rest(url, USER) for url in urls]
-    searches: list[list[float]] = [[] for _ in clients]
-    adds: list[list[float]] = [[] for _ in clients]
+    searches, adds = ([Calls(folder) for folder in folders] for _ in range(2))
     asked, added = questions(31), texts(37)
     for url, client in zip(urls, clients, strict=True):
         await idle(url)
@@ -66,10 +82,9 @@ async def compare(urls: list[str], rounds: int) -> tuple[list[list[float]], list
         queries, news = list(islice(asked, ASKED)), list(islice(added, ADDED))
         order = sorted(range(len(clients)), reverse=bool(number % 2))
         for place in order:
-            searches[place] += await timed(clients[place].search, queries)
+            await searches[place].add(urls[place], timed(clients[place].search, queries))
         for place in order:
-            adds[place] += await timed(clients[place].add, news)
-            await idle(urls[place])
+            await adds[place].add(urls[place], timed(clients[place].add, news))
     for client in clients:
         await client.close()
     return searches, adds
@@ -116,10 +131,12 @@ def main() -> None:
                     seeded(checkout, folder, size)
                     urls.append(services.enter_context(running_service(folder, checkout, **QUIET)))
                 idle_before, idle_now = (memory(folder)[1] for folder in folders)
-                searches, adds = asyncio.run(compare(urls, arguments.rounds))
+                searches, adds = asyncio.run(compare(urls, folders, arguments.rounds))
                 after_before, after_now = (memory(folder)[1] for folder in folders)
-            told("searches", "ms", *searches)
-            told("adds", "ms", *adds)
+            for name, (before, now) in {"searches": searches, "adds": adds}.items():
+                told(name, "ms", before.took, now.took)
+                each = [one.cpu / len(one.took) * 1e3 for one in (before, now)]
+                print(f"  {name}: CPU before {each[0]:.2f} ms, now {each[1]:.2f} ms, ratio {each[1] / each[0]:.3f}")
             told("starts", "s", *(starts(*one) for one in zip(folders, checkouts, strict=True)))
             print(
                 f"  PSS of all processes: idle before {idle_before:.0f} MB, now {idle_now:.0f} MB; "

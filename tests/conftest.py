@@ -143,7 +143,7 @@ async def in_bulk(services: Services, new_user: str) -> AsyncIterator[None]:
 def eventually() -> Callable[..., Awaitable[None]]:
     """Wait until an async condition holds, or fail after `within` seconds."""
 
-    async def wait(condition: Callable[[], Awaitable[bool]], *, within: float = 15.0) -> None:
+    async def wait(condition: Callable[[], Awaitable[bool]], *, within: float = 60.0) -> None:
         deadline = time.monotonic() + within
         while not await condition():
             assert time.monotonic() < deadline, "the condition did not come true in time"

@@ -80,10 +80,10 @@ from openmemory.saved_settings.service import Configuration
 from openmemory.saved_settings.trials import Trials
 from openmemory.search.brief import Briefs
 from openmemory.search.lexicon import LexicalBackfill
-from openmemory.search.reranking import open_reranker
+from openmemory.search.ranking.reranking import open_reranker
 from openmemory.search.service import Search
 from openmemory.search.statistics import StatisticsRefresh
-from openmemory.search.timeline import Timeline
+from openmemory.search.timeline.service import Timeline
 from openmemory.sessions.relay import Deliver, Relay
 from openmemory.slack.service import Slack
 from openmemory.sources.conversations import Conversations
@@ -115,7 +115,7 @@ INDEXED_TABLES: Mapping[ItemKind, IndexedTable] = {
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Every use case of the product, and the parts that adapters need."""
+    """Every use case, and the parts that doors and jobs need."""
 
     settings: Settings
     stores: Stores
@@ -309,7 +309,7 @@ async def open_services(
             database=database,
             directory=directory,
             memories=memories,
-            bulk=BulkChanges(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
+            bulk=BulkChanges(database, outbox_delivery, intake=intake, limits=settings.limits, write_counts=written),
             conflicts=Conflicts(database, outbox_delivery, intake=intake, limits=settings.limits, written=written),
             duplicates=DuplicatePairs(database, spaces, outbox_delivery, settings=settings.dedup, written=written),
             replacements=Replacements(database),

@@ -48,7 +48,7 @@ async def test_a_token_that_may_not_write_makes_no_user(services: Services, new_
 
 async def test_whoever_is_not_there_has_nothing(services: Services, new_user: str):
     owner = await services.directory.owner(token(new_user, Scope.READ), None)
-    app = await services.directory.speaking(token(new_user, Scope.READ, app="claude"), None, None)
+    app = await services.directory.app_caller(token(new_user, Scope.READ, app="claude"), None, None)
     for caller in (owner, app):
         assert (await services.memories.list(caller, MemoryQuery())).total == 0
         assert (await services.memories.list(caller, MemoryQuery(text="tea"))).total == 0
@@ -103,7 +103,7 @@ async def test_an_app_that_is_not_there_reads_nothing_where_apps_read_what_they_
 ):
     claude = await services.directory.caller(new_user, "claude")
     await services.memories.add(claude, MemoryCreate(text="I like tea."))
-    ghost = await services.directory.speaking(token(new_user, Scope.READ, app="ghost"), None, None)
+    ghost = await services.directory.app_caller(token(new_user, Scope.READ, app="ghost"), None, None)
     assert (await services.memories.list(ghost, MemoryQuery())).total == 1
     assert len((await services.search.search(ghost, SearchQuery("tea"))).results) == 1
     own = replace(ghost, default="own_app")

@@ -69,7 +69,7 @@ async def test_a_revoked_key_opens_no_more_here_at_once_and_elsewhere_in_five_se
     await services.keys.revoke(LOCAL, made.id)
     assert await services.keys.find(made.key) is None
     assert await services.keys.in_force(made.id) is False
-    monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)
+    monkeypatch.setattr(keys_module, "CACHE_SECONDS", 0.0)
     assert await other_process.find(made.key) is None
     with pytest.raises(NotFound):
         await services.keys.revoke(LOCAL, made.id)
@@ -80,9 +80,9 @@ async def test_an_expired_key_opens_no_more_even_if_it_is_remembered(services, n
         LOCAL, KeyCreate(name="k", user_id=new_user, expires_at=datetime.now(UTC) + timedelta(days=1))
     )
     assert await services.keys.find(made.key)
-    digest, known = next((d, k) for d, k in services.keys._known.items() if k.id == made.id)
-    services.keys._known[digest] = replace(known, expires_at=datetime.now(UTC))
-    assert services.keys.remembered(made.key) is None
+    digest, known = next((d, k) for d, k in services.keys._cache.items() if k.id == made.id)
+    services.keys._cache[digest] = replace(known, expires_at=datetime.now(UTC))
+    assert services.keys.from_cache(made.key) is None
     async with services.database.statement() as tx:
         await tx.execute(update(ApiKey).where(ApiKey.id == made.id).values(expires_at=datetime.now(UTC)))
     assert await services.keys.find(made.key) is None
@@ -152,7 +152,7 @@ async def test_without_postgres_a_key_that_was_good_is_still_known_but_no_other(
     made = await services.keys.create(LOCAL, KeyCreate(name="k", user_id=new_user))
     keys = ApiKeys(services.database, services.directory)
     assert await keys.find(made.key)
-    monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)
+    monkeypatch.setattr(keys_module, "CACHE_SECONDS", 0.0)
     keys._database = Database("postgresql://nobody@127.0.0.1:1/none", DatabaseSettings(connect_timeout=1))
     assert (await keys.find(made.key, outage=True)).user == new_user
     for key, outage in ((made.key, False), (made.key[:-1] + ("A" if made.key[-1] != "A" else "B"), True)):

@@ -146,7 +146,7 @@ async def test_a_text_that_is_restored_is_again_of_the_app_that_wrote_it(apps, s
     await services.memories.update(apps.first, id_, MemoryUpdate("The alpaca likes oats."))
     async with services.database.transaction() as tx:
         change = MemoryUpdate("The alpaca likes secret hay.")
-        await changes.update_text(tx, apps.owner, Memory.id == id_, change, lambda *_: (), restored=2)
+        await changes.update_text(tx, apps.owner, Memory.id == id_, change, lambda *_: (), restored_revision=2)
     assert (await services.memories.get(apps.owner, id_)).text_app_name == "second"
     await services.outbox_delivery.drain()
     await apps.rule("deny", apps.second)

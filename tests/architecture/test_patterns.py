@@ -12,7 +12,8 @@ from openmemory.content_policy import injection, secrets
 from openmemory.dedup import key_values
 from openmemory.dedup.spelling import spelling
 from openmemory.projects import tokens
-from openmemory.search import periods, query_text
+from openmemory.search.query import periods
+from openmemory.search.query.text import lexemes, quoted
 from openmemory.sources.cutting import pieces
 from openmemory.sources.symbols import symbols
 from tests import patterns
@@ -33,8 +34,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "key-value facts": key_values.parsed,
     "spelling": spelling,
     "tokens": tokens.count,
-    "phrases of a query": query_text.quoted,
-    "lexemes of a query": query_text.lexemes,
+    "phrases of a query": quoted,
+    "lexemes of a query": lexemes,
     "times of a query": lambda text: periods.read(text, datetime.now(UTC)),
 }
 UNITS = [

@@ -30,6 +30,9 @@ STARTERS = {
 }  # fmt: skip
 """Names that start a process without an import that would tell."""
 
+SQL = re.compile(r"[\s({]*(select|insert|update|delete|with|merge|create|alter|truncate|from|union)\b", re.IGNORECASE)
+"""The beginning of a statement or of a part of one."""
+
 
 def _sources(root: Path, pattern: str) -> Iterator[tuple[str, ast.Module]]:
     """Parses the modules that contain the pattern. Parsing every module would take two seconds."""
@@ -142,3 +145,52 @@ def test_the_command_line_imports_nothing_heavy_at_its_top(root: Path, heavy: st
     pattern = re.compile(rf"^(import|from) {heavy}\b", re.MULTILINE)
     files = [root / PACKAGE / "__main__.py", *(root / PACKAGE / "doors" / "cli").rglob("*.py")]
     assert [str(file.relative_to(root)) for file in files if file.is_file() and pattern.search(file.read_text())] == []
+
+
+def _long_sql(tree: ast.Module, most: int) -> Iterator[int]:
+    """Yields the lines of SQL texts of more than `most` lines. Docstrings are none."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if id(node) in docstrings | parts:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        else:
+            continue
+        if (node.end_lineno or 0) - node.lineno + 1 > most and SQL.match(text):
+            yield node.lineno
+
+
+def test_sql_longer_than_ten_lines_stands_in_files(root: Path) -> None:
+    long = [f"{name}:{line}" for name, tree in _sources(root, SQL.pattern) for line in _long_sql(tree, 10)]
+    assert [place for place in long if "/migrations/" not in place] == []
+
+
+def test_long_sql_is_told_from_other_texts() -> None:
+    sql = "\n".join(["    SELECT 1,", *("    1," for _ in range(9)), "    {one}"])
+    said = sql.replace("SELECT", "You may SELECT")
+    lines = [
+        list(_long_sql(ast.parse(f'{start}"""{text}"""'), 10)) for text in (sql, said) for start in ("a = ", "a = f")
+    ]
+    assert lines == [[1], [1], [], []]
+    assert list(_long_sql(ast.parse(f'"""{sql}"""'), 10)) == []
+    assert list(_long_sql(ast.parse(f'a = """{sql}"""'), 11)) == []
+
+
+def test_every_statement_in_a_file_has_a_name_and_a_description_and_is_used(root: Path) -> None:
+    files = [file for file in (root / PACKAGE).rglob("*.sql") if "migrations" not in file.parts]
+    assert files
+    for file in files:
+        before, *sections = re.split(r"^-- name: (\w+)\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        names = sections[::2]
+        assert (before, len(set(names))) == ("", len(names)), file
+        module = file.with_suffix(".py").read_text(encoding="utf-8")
+        assert set(re.findall(r'load_sql\(\s*__name__,\s*"(\w+)"', module)) == set(names), file
+        for name, section in zip(names, sections[1::2], strict=True):
+            assert re.match(r"(-- .*\n)+[^-\s]", section), (file, name)
+            # A comment within a line would end up in the statement.
+            assert "--" not in re.sub(r"^--.*$", "", section, flags=re.MULTILINE), (file, name)
+            assert max(map(len, section.splitlines())) <= 120, (file, name)

@@ -137,8 +137,8 @@ async def test_reading_stops_where_the_disk_ends(
     """What was read comes to be written: there must be room for that too."""
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2**40, 2**40, 300 * 2**20))
-    monkeypatch.setattr(service, "_LOOK_EVERY", 100_000)
-    monkeypatch.setattr(service, "_WRITTEN_AGAIN", 1_000)
+    monkeypatch.setattr(service, "_SPACE_CHECK_BYTES", 100_000)
+    monkeypatch.setattr(service, "_WRITE_FACTOR", 1_000)
     archive = Upstream()
     for number in range(2_000):
         archive.memory(f"{number} is a number that is remembered")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from openmemory.backup import json_stream
@@ -63,6 +63,7 @@ def test_every_object_is_read_as_json_reads_it_whatever_the_pieces(
 
 
 @settings(max_examples=300)
+@example(value={"AAA": 1.5965907498032117e293}, place=9, change=b"")  # without its point it is too large
 @given(
     value=st.dictionaries(KEYS, VALUES, min_size=1, max_size=4),
     place=st.integers(0, 10_000),
@@ -79,8 +80,17 @@ def test_what_json_refuses_is_refused(value: dict[str, Any], place: int, change:
         with pytest.raises(BadArchive):
             whole(changed, 7)
         return
-    if isinstance(expected, dict) and not repeated:
+    if isinstance(expected, dict) and not repeated and is_finite(expected):
         assert whole(changed, 7) == replace_in(expected)
+
+
+def is_finite(value: Any) -> bool:
+    """True if a value has no number beyond those of a float, such as 1e400. They are refused."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -95,6 +105,7 @@ def test_what_json_refuses_is_refused(value: dict[str, Any], place: int, change:
         (b'{"a": 1} x', "it: is not valid JSON: there is data after its end"),
         (b'{"a": 1, "a": 2}', "a: is there twice"),
         (b'{"a": [NaN]}', r"a\[0\]: is not valid JSON"),
+        (b'{"a": 1e400}', "a: is not valid JSON: NaN and infinity are not numbers"),
         (b'{"a": ["\xff"]}', r"a\[0\]: is not valid JSON"),
     ],
 )

@@ -118,15 +118,18 @@ async def test_a_model_that_never_makes_sense_is_given_up_and_asked_again_when_s
 async def test_a_model_that_is_away_is_not_asked_by_everybody(
     inferring: Services, model: LlmServer, claude: Caller, eventually: Any, pauses: SetPauses
 ) -> None:
-    pauses(away=0.5, max_away=0.5)
+    pauses(away=60.0, max_away=60.0)
     model.script = lambda _: Answer("away", status=503)
     callers = [await inferring.directory.caller(f"{claude.user}-{number}", "claude") for number in range(20)]
     outcomes = await asyncio.gather(
         *(inferring.captures.add(c, CaptureCreate(MemoryCreate(text="I like figs."), wait=True)) for c in callers)
     )
-    assert {outcome.status for outcome in outcomes} == {Status.PENDING}
-    assert len(model.asked) <= 2 * inferring.settings.llm.concurrency
+    # One may be read while its attempt ends.
+    assert {outcome.status for outcome in outcomes} <= {Status.PENDING, Status.WORKING}
+    assert len(model.asked) <= inferring.settings.llm.concurrency
     model.script = does(FIG)
+    inferring.capturing._away_until = 0.0
+    inferring.capturing._wake.set()
 
     async def done() -> bool:
         found = [await inferring.captures.outcome(c, o.capture_id) for c, o in zip(callers, outcomes, strict=True)]

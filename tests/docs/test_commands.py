@@ -18,6 +18,7 @@ from tests.clusters import furnish
 from tests.docs.conftest import PAGES, read
 from tests.journeys.service import short_parent, starting
 from tests.required import required
+from tests.warm_shell import warm_path
 
 pytestmark = [pytest.mark.journey, pytest.mark.timeout(600)]
 
@@ -118,7 +119,7 @@ openmemory() {  # nobody is there to be asked
 @pytest.mark.parametrize("page", RUNNABLE)
 def test_the_commands_of_a_page_work_in_order_on_a_fresh_store(page: str) -> None:
     required("curl", "--version")
-    with short_parent() as place, starting(furnish(place / "data")) as start:
+    with short_parent() as place, starting(furnish(place / "data")) as start, warm_path(place) as before:
         address = start(OPENMEMORY_CATEGORIES_ASSIGN="local").ready()
         (place / ".venv").symlink_to(Path(sys.executable).parents[1])
         (place / "home" / ".cursor").mkdir(parents=True)
@@ -132,11 +133,14 @@ def test_the_commands_of_a_page_work_in_order_on_a_fresh_store(page: str) -> Non
             "OPENMEMORY_DATA_DIR": str(place / "data"),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
+        own = next((command for command in RUNNABLE[page] if "openmemory " in command), None)
         for command in RUNNABLE[page]:
+            # The first of a page starts as it does for its reader, the others are forked.
+            path = environment["PATH"] if command == own else f"{before}{os.pathsep}{environment['PATH']}"
             there = command.replace("http://127.0.0.1:8765", address)
             done = subprocess.run(
                 ["bash", "-e", "-c", f"{_SHELL}\n{there}"],
-                cwd=place, env=environment, check=False, capture_output=True, text=True, timeout=120,
+                cwd=place, env=environment | {"PATH": path}, check=False, capture_output=True, text=True, timeout=120,
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
             assert done.returncode == 0, f"{page}: {command}\n{done.stdout}{done.stderr}"

@@ -22,7 +22,6 @@ CODE = re.compile(r"`([^`\n]+)`")
 FOLDERS = (ROOT, ROOT / "app" / "openmemory", ROOT / "docs")
 EXAMPLES = {
     "CONTRIBUTING.md: alembic/versions/YYYY_MM_DD_name.py",
-    "CONTRIBUTING.md: tools/list",  # a method of MCP
     "docs/guides/searching.md: src/app/main.py",
 }
 FOREIGN = {"docs/internals/client-limits.md: limit_concurrency", "docs/internals/search-quality.md: locomo_session_dev"}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from openmemory.config.addresses import (
     Allowed,
+    effective_address,
     hands_out_credentials,
     is_loopback,
-    meant,
     network_of,
     not_public,
     web_url,
@@ -67,14 +67,14 @@ def test_no_form_of_an_address_is_more_public_than_the_address(address) -> None:
         f"64:ff9b::{address}",
         f"2002:{int(address) >> 16:x}:{int(address) & 0xFFFF:x}::",
     ):
-        assert meant(ip_address(form)) == address
+        assert effective_address(ip_address(form)) == address
         assert not_public(ip_address(form)) == not_public(address)
 
 
 @given(st.ip_addresses())
 def test_what_python_calls_private_is_never_public_here(address) -> None:
     if address.is_private or address.is_loopback or address.is_link_local or address.is_multicast:
-        embedded = meant(address)
+        embedded = effective_address(address)
         assert not_public(address) is not None or (embedded != address and not embedded.is_private)
 
 

@@ -38,12 +38,14 @@ def test_a_difference_is_paired():
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_is_undone_afterwards(name: str):
     from openmemory.index.engine import index
-    from openmemory.search import candidates, late_interaction, query_analysis, ranking, service
+    from openmemory.search import service
+    from openmemory.search.candidates import query_analysis, retrieval
+    from openmemory.search.ranking import late_interaction, linear_model
 
     def ingredients() -> tuple[object, ...]:
-        return (query_analysis.MAX_QUERY_WORDS, candidates.is_served_by_index, service.names_a_time,
-                service.late_scores, ranking.TOKENS, ranking.VECTORS, ranking.WORDS, late_interaction.CONTEXT,
-                index.best)  # fmt: skip
+        return (query_analysis.MAX_QUERY_WORDS, retrieval.is_served_by_index, service.names_a_time,
+                service.late_scores, linear_model.TOKENS, linear_model.VECTORS, linear_model.WORDS,
+                late_interaction.CONTEXT, index.best)  # fmt: skip
 
     before = ingredients()
     with ABLATIONS[name]():

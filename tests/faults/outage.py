@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 
-from openmemory.search.candidates import INDEX_BEHIND
+from openmemory.search.candidates.retrieval import INDEX_BEHIND
 
 RECOVERY = 60.0
 """Seconds after a fault within which the service must be whole again, by itself."""

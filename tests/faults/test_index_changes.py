@@ -40,6 +40,7 @@ from openmemory.index.engine.rest_api import QdrantRestApi
 from openmemory.index.port import Filter
 from openmemory.index.sync import outbox
 from openmemory.index.sync.reconcile import SyncRunning
+from openmemory.index.unix_socket import unix_socket_transport
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services, open_services
@@ -93,7 +94,7 @@ class Installation:
         stores = (await enter(open_stores(self._settings("one", NAMES[0], 3600)))).stores
         if self._engine == "socket":
             stores = await enter(hosted_index(stores))
-            transport = httpx.AsyncHTTPTransport(uds=str(stores.index_socket))
+            transport = unix_socket_transport(stores.index_socket)
             self._qdrant = await enter(httpx.AsyncClient(base_url="http://index", transport=transport))
         elif self._engine == "server":
             url = os.environ.get("OPENMEMORY_TEST_QDRANT_URL")
@@ -178,16 +179,19 @@ class Installation:
             "provider": "openai", "model": model, "base_url": f"http://127.0.0.1:{self.servers[model].port}/v1",
             "api_key": "k", "timeout": 5,
         }  # fmt: skip
-        qdrant = {"collection": self.alias(name), "url": self._url}
-        return Settings.model_validate(
-            {"data_dir": str(self.folder), "port": 0, "embedder": embedder, "qdrant": qdrant, "sync": {"keep": keep}}
-        )
+        # Nothing is delivered while a search waits for it: it looks once, and goes on.
+        return Settings.model_validate({
+            "data_dir": str(self.folder), "port": 0, "embedder": embedder, "sync": {"keep": keep},
+            "qdrant": {"collection": self.alias(name), "url": self._url}, "search": {"write_wait": 0.03},
+        })  # fmt: skip
 
 
 async def cut_off(work: Coroutine[Any, Any, object], turns: int) -> bool:
     """Begin something, and cancel it when the event loop has gone round so many times; whether that was in time."""
     task = asyncio.ensure_future(work)
     for _ in range(turns):
+        if task.done():
+            break
         await asyncio.sleep(0.0005 if turns > 40 else 0)
     cancelled = task.cancel()
     await asyncio.wait([task])

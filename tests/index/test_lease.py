@@ -16,7 +16,7 @@ from openmemory.errors import SetupError
 from openmemory.index.lease import LOCK, LOST, SERVER, leased
 from openmemory.index.port import IndexUnavailable
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.candidates import INDEX_BEHIND, NO_INDEX
+from openmemory.search.candidates.retrieval import INDEX_BEHIND, NO_INDEX
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import Services, open_services
 from openmemory.stores import Stores, open_stores

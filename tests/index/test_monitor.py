@@ -16,7 +16,7 @@ from openmemory.index.models import ItemKind
 from openmemory.index.port import IndexUnavailable, Watermark
 from openmemory.jobs.schedule import scheduled
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.search.candidates import INDEX_BEHIND
+from openmemory.search.candidates.retrieval import INDEX_BEHIND
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import Services
 from openmemory.stores import INDEX_FOLDER

@@ -28,7 +28,7 @@ from openmemory.index.models import IndexGeneration, Installation
 from openmemory.index.ownership import Ownership
 from openmemory.index.port import CollectionState, IndexUnavailable, OwnedByAnother, Owner, Point, Watermark
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.candidates import FOREIGN_INDEX
+from openmemory.search.candidates.retrieval import FOREIGN_INDEX
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import Services, open_services
 from openmemory.stores import open_stores

@@ -64,8 +64,13 @@ def memories(url: str, user: str) -> list[str]:
 
 
 async def text_of(client: Client, name: str, **arguments: Any) -> Any:
-    result = await client.call_tool(name, arguments)
-    [content] = result.content
+    """The answer of a tool. A call is made again if the database does not answer for a moment."""
+    while True:
+        result = await client.call_tool(name, arguments)
+        [content] = result.content
+        if not (result.is_error and "The database does not answer" in content.text):  # type: ignore[union-attr]
+            break
+        await asyncio.sleep(0.5)
     assert not result.is_error, content
     return json.loads(content.text)  # type: ignore[union-attr]
 

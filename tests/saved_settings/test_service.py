@@ -15,7 +15,7 @@ from openmemory.egress.clients import Egress
 from openmemory.embeddings.providers import ProviderEmbedder
 from openmemory.errors import Invalid
 from openmemory.identity.principal import LOCAL
-from openmemory.saved_settings.document import Baseline, shown, to_store
+from openmemory.saved_settings.document import Baseline, masked_section, to_store
 from openmemory.saved_settings.providers import canonical, expanded
 from openmemory.saved_settings.saved import SavedDocument
 from openmemory.saved_settings.schemas import LLMProvider, OpenMemoryConfig
@@ -116,13 +116,13 @@ def test_pages_spell_providers_in_many_ways(spelt: str, name: str) -> None:
 def test_the_settings_key_is_shown_only_for_the_place_that_it_was_given_for() -> None:
     embedder = {"provider": "openai", "model": "m", "api_key": KEY, "base_url": "https://one.example/v1"}
     before = Baseline.of(Settings.model_validate({"embedder": embedder}))
-    section = shown("embedder", SavedDocument(), before)
+    section = masked_section("embedder", SavedDocument(), before)
     section["config"]["model"] = "other"
     stored = SavedDocument(embedder=to_store("embedder", section, SavedDocument(), before))
-    assert shown("embedder", stored, before)["config"]["api_key"] == "********"
+    assert masked_section("embedder", stored, before)["config"]["api_key"] == "********"
     moved = embedder | {"base_url": "https://two.example/v1"}
     after = Baseline.of(Settings.model_validate({"embedder": moved}))
-    assert shown("embedder", stored, after)["config"]["api_key"] is None
+    assert masked_section("embedder", stored, after)["config"]["api_key"] is None
 
 
 @pytest.mark.parametrize("provider", ["openai", "huggingface", "lmstudio"])

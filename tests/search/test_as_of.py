@@ -12,10 +12,10 @@ from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.memories.state import State
-from openmemory.search.features import BESIDE
+from openmemory.search.ranking.features import BESIDE
 from openmemory.search.schemas import SearchAnswer, SearchQuery
 from openmemory.services import Services
-from tests.search.test_explanation import adds_up
+from tests.search.answers.test_explanation import adds_up
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

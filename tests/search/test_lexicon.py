@@ -16,11 +16,11 @@ from openmemory.errors import SetupError
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import lexicon
-from openmemory.search.candidates import Lookups, lexical_candidates
+from openmemory.search.candidates.lexical import search
+from openmemory.search.candidates.retrieval import Lookups, lexical_candidates
 from openmemory.search.context import search_context
-from openmemory.search.lexical import search
-from openmemory.search.lexical_filter import LexicalFilter
 from openmemory.search.schemas import SearchQuery
+from openmemory.search.sql.lexical_filter import LexicalFilter
 from openmemory.services import Services, open_services
 from openmemory.sources.schemas import NewMessage, NewMessages
 from tests.clusters import furnish

@@ -18,7 +18,7 @@ from openmemory.index.port import Hit, IndexUnavailable
 from openmemory.index.space import Space, Spaces
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.ranking import logit
+from openmemory.search.ranking.linear_model import logit
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services

@@ -5,7 +5,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from openmemory.identity.caller import Caller
-from openmemory.search.statistics import LARGE, due, refresh
+from openmemory.search.statistics import LARGE, refresh, stale_users
 from openmemory.services import Services
 
 
@@ -35,9 +35,9 @@ async def test_a_large_scope_has_totals_and_its_common_terms(services: Services,
     await fill(services, app_caller, LARGE, "work")
     await fill(services, app_caller, 100, "home")
     async with services.database.transaction() as tx:
-        assert app_caller.user_id in await due(tx)
+        assert app_caller.user_id in await stale_users(tx)
         await refresh(tx, app_caller.user_id)
-        assert app_caller.user_id not in await due(tx)
+        assert app_caller.user_id not in await stale_users(tx)
     assert await stored(services, app_caller.user_id) == {
         ("", ""): (LARGE + 100, 2 * (LARGE + 100)),
         ("", "stone"): (LARGE + 100, 0),
@@ -51,7 +51,7 @@ async def test_a_large_scope_has_totals_and_its_common_terms(services: Services,
 async def test_a_small_memory_has_no_statistics(services: Services, app_caller: Caller):
     await fill(services, app_caller, 50, "work")
     async with services.database.transaction() as tx:
-        assert app_caller.user_id not in await due(tx)
+        assert app_caller.user_id not in await stale_users(tx)
         await refresh(tx, app_caller.user_id)
     assert await stored(services, app_caller.user_id) == {}
 
@@ -70,14 +70,14 @@ async def test_statistics_follow_a_memory_that_grows_and_go_when_it_shrinks(serv
         await refresh(tx, user)
     await fill(services, app_caller, LARGE // 5, "home")
     async with services.database.transaction() as tx:
-        assert user in await due(tx)
+        assert user in await stale_users(tx)
         await refresh(tx, user)
     assert (await stored(services, user))["", ""][0] == LARGE + LARGE // 5
     async with services.database.transaction() as tx:
         await tx.execute(text("update memories set state = 'deleted' where user_id = :user"), {"user": user})
-        assert user in await due(tx)
+        assert user in await stale_users(tx)
         await refresh(tx, user)
-        assert user not in await due(tx)
+        assert user not in await stale_users(tx)
     assert await stored(services, user) == {}
 
 

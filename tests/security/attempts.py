@@ -291,6 +291,7 @@ class Attempts:
             "PUT /api/v1/apps/{app_id}", "tool search_memory", "tool list_memories",
         }  # fmt: skip
         few = ("health", "known", "config")
+        self._looks = True
         self._names = [
             name
             for name in self._doors
@@ -300,6 +301,7 @@ class Attempts:
     def only(self, *names: str) -> None:
         """Try these operations only."""
         self._names = list(names)
+        self._looks = False
 
     @property
     def doors(self) -> set[str]:
@@ -308,7 +310,7 @@ class Attempts:
 
     def next(self, actor: Actor) -> Attempt:
         """A random attempt. Who reaches some namespaces looks often at who has accessed what lies there."""
-        if actor.namespaces is not None and actor.app is None and self._rng.random() < 0.25:
+        if self._looks and actor.namespaces is not None and actor.app is None and self._rng.random() < 0.25:
             return self._of_memory("/access-log")(actor)
         return self._doors[self._rng.choice(self._names)](actor)
 
@@ -327,6 +329,12 @@ class Attempts:
 
     def _id(self) -> str:
         return self._rng.choice([*self._world.rows, *self._world.memory_of.values(), str(UUID(int=7))])
+
+    def _indexed_id(self) -> str:
+        """As `_id`, but never the id of a project: a memory may have the same id, and the world holds one row for each
+        id."""
+        row = self._world.rows.get(id_ := self._id())
+        return str(UUID(int=7)) if row is not None and row.is_registration else id_
 
     def _ids(self) -> list[str]:
         return [self._given(self._id()) for _ in range(self._rng.randint(1, 3))]
@@ -981,7 +989,7 @@ class Attempts:
         archive = Upstream(self._rng.choice([user, self._rng.choice(self._world.users)]))
         app = archive.app(self._app_of(self._user(actor)), id=self._app_id())
         category = archive.category(self._category())
-        for id_ in dict.fromkeys(self._id() for _ in range(self._rng.randint(1, 3))):
+        for id_ in dict.fromkeys(self._indexed_id() for _ in range(self._rng.randint(1, 3))):
             memory = archive.memory(
                 f"An alpaca of an archive at {self._rng.random()}.",
                 id=id_, app_id=self._rng.choice([app, archive.app_id]), namespace=self._namespace(),

@@ -12,9 +12,9 @@ from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import statistics
-from openmemory.search.lexical_filter import LexicalFilter
-from openmemory.search.query_analysis import analysed
+from openmemory.search.candidates.query_analysis import analysed
 from openmemory.search.schemas import Method, SearchQuery
+from openmemory.search.sql.lexical_filter import LexicalFilter
 from openmemory.services import Services
 from openmemory.sources.schemas import MessageAdded, NewMessage, NewMessages
 
@@ -168,13 +168,13 @@ async def test_words_of_many_messages_are_counted_beforehand(quiet: Services, ow
     count = statistics.LARGE + 400
     async with quiet.database.transaction() as tx:
         await tx.execute(text(_FILL), {"id": first, "count": count})
-        assert owner.user_id in await statistics.due(tx, ItemKind.PASSAGE)
-        assert owner.user_id not in await statistics.due(tx)
+        assert owner.user_id in await statistics.stale_users(tx, ItemKind.PASSAGE)
+        assert owner.user_id not in await statistics.stale_users(tx)
         await statistics.refresh(tx, owner.user_id, ItemKind.PASSAGE)
-        assert owner.user_id not in await statistics.due(tx, ItemKind.PASSAGE)
+        assert owner.user_id not in await statistics.stale_users(tx, ItemKind.PASSAGE)
         where = LexicalFilter(owner.user_id, kind=ItemKind.PASSAGE)
         found = await analysed(tx, "milk in tea", where)
-        assert {lexeme.text: lexeme.holding for lexeme in found.lexemes} == {"milk": count / 4, "tea": count}
+        assert {lexeme.text: lexeme.document_frequency for lexeme in found.lexemes} == {"milk": count / 4, "tea": count}
     async with quiet.database.transaction() as tx:  # nothing of it is delivered
         await tx.execute(text("DELETE FROM sources WHERE user_id = :user"), {"user": owner.user_id})
         await statistics.refresh(tx, owner.user_id, ItemKind.PASSAGE)

@@ -21,10 +21,10 @@ from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
 
 
-def _of_each_app(counted: str, moment: str, rows: str, which: str = "") -> CompiledStatement:
+def _of_each_app(value: str, moment: str, rows: str, which: str = "") -> CompiledStatement:
     sql = f"""
         SELECT a.id, of.* FROM apps AS a CROSS JOIN LATERAL (
-            SELECT count({counted}), count({counted}) FILTER (WHERE r.{moment} > now() - interval '{RECENT_DAYS} days'),
+            SELECT count({value}), count({value}) FILTER (WHERE r.{moment} > now() - interval '{RECENT_DAYS} days'),
                 max(r.{moment})
             FROM {rows} AS r WHERE r.app_id = a.id {which}) AS of
         WHERE a.id = ANY(:apps)
@@ -60,7 +60,7 @@ _DETAIL = text(
 )
 
 
-_COUNTED = (
+_ACTIVITY_FIELDS = (
     "total_memories_created", "total_memories_accessed", "recently_created", "recently_accessed", "last_accessed",
     "last_created",
 )  # fmt: skip
@@ -105,29 +105,29 @@ class Apps:
         if sort != "name":
             key = 0 if sort == "memories" else 1
             apps = sorted(apps, key=lambda app: (counts[app.id][key] * (-1 if descending else 1), app.id))[some]
-        shown = _COUNTED if activity else _COUNTED[:2]
+        fields = _ACTIVITY_FIELDS if activity else _ACTIVITY_FIELDS[:2]
         summaries = [
             AppSummary(
                 **app._asdict(),
-                **dict(zip(shown, counts[app.id], strict=False)),
+                **dict(zip(fields, counts[app.id], strict=False)),
             )
             for app in apps
         ]
         return AppPage(total=total, page=page, page_size=page_size, apps=summaries)
 
     async def _counts(self, apps: Sequence[UUID]) -> dict[UUID, tuple[Any, ...]]:
-        """Returns for each app how much it wrote and accessed, in all and lately: the fields of `_COUNTED`.
+        """Returns for each app how much it wrote and accessed, in all and lately: the fields of `_ACTIVITY_FIELDS`.
 
         Uses two connections at once, because an app may have written and accessed very many.
         """
-        created, accessed = await asyncio.gather(self._counted(_CREATED, apps), self._counted(_ACCESSED, apps))
+        created, accessed = await asyncio.gather(self._count_rows(_CREATED, apps), self._count_rows(_ACCESSED, apps))
         counts = {}
         for app in apps:
             (wrote, lately, newest), (read, recent, last) = created[app], accessed[app]
             counts[app] = wrote, read, lately, recent, last, newest
         return counts
 
-    async def _counted(self, count: CompiledStatement, apps: Sequence[UUID]) -> dict[UUID, Sequence[Any]]:
+    async def _count_rows(self, count: CompiledStatement, apps: Sequence[UUID]) -> dict[UUID, Sequence[Any]]:
         async with self._database.planned() as tx:
             return {app: counts for app, *counts in await count.rows(tx, {"apps": list(apps)})}
 
@@ -136,8 +136,8 @@ class Apps:
         _only_owner(caller)
         caller.may_read()
         async with self._database.statement() as tx:
-            logged = audit_log.parameters(caller, AuditAction.APP_LIST)
-            return [name for (name,) in await _NAMES.rows(tx, {"user": caller.user_id, **logged})]
+            log_values = audit_log.parameters(caller, AuditAction.APP_LIST)
+            return [name for (name,) in await _NAMES.rows(tx, {"user": caller.user_id, **log_values})]
 
     async def get(self, caller: Caller, app_id: UUID) -> AppDetail:
         """Returns one app with how much it wrote and read, and when.
@@ -164,9 +164,9 @@ class Apps:
         _only_owner(caller)
         caller.may_write()
         mine = (App.id == app_id) & (App.owner_id == caller.user_id)
-        changed = update(App).where(mine).values(is_active=is_active, updated_at=func.now())
+        statement = update(App).where(mine).values(is_active=is_active, updated_at=func.now())
         async with self._database.transaction() as tx:
-            if (await tx.execute(changed)).rowcount == 0:
+            if (await tx.execute(statement)).rowcount == 0:
                 raise _no_app()
             await audit_log.record(tx, caller, AuditAction.APP_RESUME if is_active else AuditAction.APP_PAUSE, [app_id])
 
@@ -192,9 +192,9 @@ async def refuse_paused(tx: Tx, apps: Collection[UUID], doing: str = "create new
     Raises:
         Forbidden: one of the apps is paused.
     """
-    paused = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))
-    if paused is not None:
-        raise Forbidden(paused_message(paused, doing), code="app_paused")
+    paused_app = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))
+    if paused_app is not None:
+        raise Forbidden(paused_message(paused_app, doing), code="app_paused")
 
 
 async def refuse_if_paused(tx: Tx, caller: Caller, doing: str = "create new memories") -> None:
@@ -207,16 +207,15 @@ async def refuse_if_paused(tx: Tx, caller: Caller, doing: str = "create new memo
         await refuse_paused(tx, {caller.app_id}, doing)
 
 
-async def refuse_unreadable(tx: Tx, caller: Caller, rows: Any, written: UUID) -> None:
-    """Require that the caller may read the row that this transaction has just written, or found in its place.
+async def refuse_unreadable(tx: Tx, caller: Caller, rows: Any, row_id: UUID) -> None:
+    """Require that the caller may read a row that this transaction wrote, or that has the name already.
 
-    An app stores under a name only what it may read. A refusal that came only for names that are taken would tell it
-    which are.
+    An app stores under a name only what it may read. A refusal only for names in use would reveal them.
 
     Raises:
         Forbidden: a rule hides the row from the app.
     """
-    readable = select(rows.id).where(rows.id == written, readable_by(caller, rows, states=("active", "deleted")))
+    readable = select(rows.id).where(rows.id == row_id, readable_by(caller, rows, states=("active", "deleted")))
     if not caller.owner and await tx.scalar(readable, caller.parameters) is None:
         raise Forbidden(
             "A rule hides from this app what it would store here. Nothing was stored.",

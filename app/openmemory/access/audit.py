@@ -21,7 +21,7 @@ class Audit:
         self._database = database
         self._settings = settings
 
-    async def read(self, who: Caller | Principal, wanted: AuditQuery) -> AuditPage:
+    async def read(self, who: Caller | Principal, filters: AuditQuery) -> AuditPage:
         """Returns events, newest first: of the caller's own user, or of everybody for an administrator.
 
         Raises:
@@ -34,32 +34,32 @@ class Audit:
             which.append(AuditEvent.user_id == who.user_id)
         else:
             who.must_administer()
-        if wanted.events:
-            which.append(AuditEvent.event == func.any(list(wanted.events)))
-        if wanted.denied:
+        if filters.events:
+            which.append(AuditEvent.event == func.any(list(filters.events)))
+        if filters.denied:
             which.append(AuditEvent.result != "ok")
-        if wanted.before is not None:
-            which.append(AuditEvent.id < wanted.before)
-        if wanted.since is not None:
-            which.append(AuditEvent.at >= wanted.since)
+        if filters.before is not None:
+            which.append(AuditEvent.id < filters.before)
+        if filters.since is not None:
+            which.append(AuditEvent.at >= filters.since)
         query = (
             select(*AuditEvent.__table__.columns, User.user_id.label("user_name"), App.name.label("app_name"))
             .outerjoin(User, User.id == AuditEvent.user_id)
             .outerjoin(App, App.id == AuditEvent.app_id)
             .where(*which)
             .order_by(AuditEvent.id.desc())
-            .limit(wanted.limit + 1)
+            .limit(filters.limit + 1)
         )
         async with self._database.transaction() as tx:
             rows = (await tx.execute(query)).all()
             await audit_log.record(tx, who, AuditAction.AUDIT_READ)
-        events = [AuditEntry.model_validate(row) for row in rows[: wanted.limit]]
-        return AuditPage(events=events, next=events[-1].id if len(rows) > wanted.limit else None)
+        events = [AuditEntry.model_validate(row) for row in rows[: filters.limit]]
+        return AuditPage(events=events, next=events[-1].id if len(rows) > filters.limit else None)
 
     async def last_export(self, caller: Caller) -> LastExport | None:
         """Returns when the caller's memories were last exported, and by whom. None: never.
 
-        It tells this and nothing else of the log, so it is not recorded as a read of it.
+        It returns nothing else of the log, so the log does not record it as a read.
 
         Raises:
             Forbidden: the caller is an app, or its credential may not read all of the user's data.
@@ -84,16 +84,16 @@ class Audit:
 
         Returns the number of removed entries.
         """
-        removed = 0
+        total = 0
         for statement in (_PRUNE_EVENTS, _PRUNE_ACCESSES, _PRUNE_IMPORTED):
             while True:
                 async with self._database.statement() as tx:
                     values = {"days": self._settings.keep, "some": PRUNED_AT_ONCE}
-                    gone = (await tx.execute(statement, values)).rowcount
-                removed += gone
-                if gone < PRUNED_AT_ONCE:
+                    count = (await tx.execute(statement, values)).rowcount
+                total += count
+                if count < PRUNED_AT_ONCE:
                     break
-        return removed
+        return total
 
 
 PRUNED_AT_ONCE = 5_000

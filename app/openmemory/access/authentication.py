@@ -37,7 +37,7 @@ connections free for other callers."""
 class PresentedCredentials:
     """The credentials of a request, the most binding first, and where the request came from.
 
-    `forwarded`: a proxy says that it forwarded the request. `outage`: the response describes the service and contains
+    `forwarded`: a proxy states that it forwarded the request. `outage`: the response describes the service and contains
     no memories, so it is available even while PostgreSQL is down. `session`: the credential is the id of a browser's
     session.
     """
@@ -75,8 +75,8 @@ class Authenticator:
         self._shut_out: dict[str, float] = {}
         self._looking_up = asyncio.Semaphore(_LOOKED_UP_AT_ONCE)
 
-    async def principal(self, given: PresentedCredentials) -> Principal:
-        """Returns the principal behind a request. If several credentials are given, the first counts.
+    async def principal(self, request: PresentedCredentials) -> Principal:
+        """Returns the principal behind a request. If the request has several credentials, the first counts.
 
         Raises:
             Unauthenticated: a credential is required and missing, or it is wrong, expired or revoked.
@@ -84,37 +84,37 @@ class Authenticator:
                 accepted from any address, because many clients may share one.
             Unavailable: PostgreSQL does not answer.
         """
-        if not given.credentials:
+        if not request.credentials:
             if self.required:
                 words = "An access token or an API key is needed." if self._tokens else "An API key is needed."
                 raise Unauthenticated(words, hint=_HOW)
-            if given.forwarded:
+            if request.forwarded:
                 words = "A proxy passed this on, so it may come from another machine: an API key is needed."
                 raise Unauthenticated(words, hint=_BEHIND)
             return LOCAL
-        credential: str | None = given.credentials[0]
-        if not given.session and (known := self._known(given.credentials[0])) is not None:
-            return known
-        shut = self._shut_out.get(network_of(given.address), 0.0) - time.monotonic()
+        credential: str | None = request.credentials[0]
+        if not request.session and (principal := self._resolve_in_memory(request.credentials[0])) is not None:
+            return principal
+        shut = self._shut_out.get(network_of(request.address), 0.0) - time.monotonic()
         async with self._looking_up if shut > 0 else nullcontext():
-            if given.session:
-                credential = await self.sessions.credential(given.credentials[0])
-            found = None if credential is None else self._known(credential)
-            if found is None and credential is not None:
-                found = await self._keys.find(credential, outage=given.outage)
-        if found is not None:
-            return found
-        ended = "The sign-in of this browser has ended." if credential is None else _INVALID
-        wrong = Unauthenticated(ended, code="invalid_credential", hint=_HOW)
+            if request.session:
+                credential = await self.sessions.credential(request.credentials[0])
+            principal = None if credential is None else self._resolve_in_memory(credential)
+            if principal is None and credential is not None:
+                principal = await self._keys.find(credential, outage=request.outage)
+        if principal is not None:
+            return principal
+        message = "The sign-in of this browser has ended." if credential is None else _INVALID
+        refusal = Unauthenticated(message, code="invalid_credential", hint=_HOW)
         if self._tokens is not None and credential is not None and not credential.startswith("om_"):
             try:
                 return await self._tokens.verify(credential)
             except Unauthenticated as error:
-                wrong = error
+                refusal = error
         if shut > 0:
             raise TooMany("Too many wrong credentials from this address.", retry_after=shut, hint=_later(shut))
-        await self._note_wrong(given, wrong.code)
-        raise wrong
+        await self._note_wrong(request, refusal.code)
+        raise refusal
 
     async def still_valid(self, principal: Principal) -> bool:
         """Returns True if the credential that opened a session is still valid."""
@@ -126,32 +126,32 @@ class Authenticator:
     async def ended(self, principals: Collection[Principal]) -> set[Principal]:
         """Returns those of the principals whose credential is no longer valid. One lookup serves all of them."""
         keys = {UUID(each.id.partition(":")[2]) for each in principals if each.id.startswith("key:")}
-        revoked = {f"key:{key}" for key in await self._keys.ended(keys)}
+        revoked_ids = {f"key:{key}" for key in await self._keys.ended(keys)}
         now = time.time()
-        return {each for each in principals if each.id in revoked or (each.ends is not None and now >= each.ends)}
+        return {each for each in principals if each.id in revoked_ids or (each.ends is not None and now >= each.ends)}
 
-    def _known(self, credential: str) -> Principal | None:
+    def _resolve_in_memory(self, credential: str) -> Principal | None:
         """Resolves a credential without querying PostgreSQL."""
         as_bytes = credential.encode("utf-8", "surrogatepass")
         if self._local and hmac.compare_digest(as_bytes, self._local.encode()):
             return LOCAL
         if self._static and hmac.compare_digest(as_bytes, self._static.encode()):
             return Principal(SETTINGS_ID, "access.api_key")
-        if self._tokens is not None and (known := self._tokens.remembered(credential)) is not None:
-            return known
-        return self._keys.remembered(credential)
+        if self._tokens is not None and (principal := self._tokens.from_cache(credential)) is not None:
+            return principal
+        return self._keys.from_cache(credential)
 
-    async def _note_wrong(self, given: PresentedCredentials, code: str) -> None:
+    async def _note_wrong(self, request: PresentedCredentials, code: str) -> None:
         try:
-            await self._rates.failure(given.address)
+            await self._rates.failure(request.address)
         except TooMany as error:
-            network = network_of(given.address)
+            network = network_of(request.address)
             self._shut_out.pop(network, None)
             while len(self._shut_out) >= _MAX_SHUT_OUT:
                 del self._shut_out[next(iter(self._shut_out))]
             self._shut_out[network] = time.monotonic() + error.retry_after
             raise
-        nobody = Principal("nobody", _prefix(given.credentials[0]), address=given.address, request=given.request)
+        nobody = Principal("nobody", _prefix(request.credentials[0]), address=request.address, request=request.request)
         async with self._database.statement() as tx:
             await audit_log.record(tx, nobody, AuditAction.CREDENTIAL_REFUSED, result=code)
 

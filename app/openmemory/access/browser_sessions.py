@@ -20,7 +20,7 @@ from sqlalchemy import text
 from openmemory.database.engine import Database
 from openmemory.identity.principal import Principal
 
-REMEMBERED = 5.0
+CACHE_SECONDS = 5.0
 """Seconds that a session is cached. Another process may therefore accept one that was signed out for that long."""
 
 LASTING = timedelta(days=30)
@@ -43,7 +43,7 @@ class BrowserSessions:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[bytes, _CachedSession] = {}
+        self._cache: dict[bytes, _CachedSession] = {}
 
     async def open(self, credential: str, principal: Principal, seconds: float) -> str:
         """Opens a session for a valid credential, and returns its id. It lasts for the seconds, at most 30 days."""
@@ -69,25 +69,25 @@ class BrowserSessions:
         if not id_.startswith(_PREFIX) or len(id_) != _LENGTH:
             return None
         hash_, now = _hash(id_), time.monotonic()
-        known = self._known.get(hash_)
-        if known is not None and now - known.at <= REMEMBERED:
-            return known.credential
-        self._known.pop(hash_, None)
+        session = self._cache.get(hash_)
+        if session is not None and now - session.at <= CACHE_SECONDS:
+            return session.credential
+        self._cache.pop(hash_, None)
         async with self._database.statement() as tx:
-            sealed: bytes | None = await tx.scalar(_FIND, {"hash": hash_})
-        if sealed is None:
+            ciphertext: bytes | None = await tx.scalar(_FIND, {"hash": hash_})
+        if ciphertext is None:
             return None
-        found = AESGCM(_secret(id_)).decrypt(sealed[:_NONCE], sealed[_NONCE:], None).decode()
-        if len(self._known) >= _MAX_CACHED:
-            self._known.clear()
-        self._known[hash_] = _CachedSession(found, now)
-        return found
+        credential = AESGCM(_secret(id_)).decrypt(ciphertext[:_NONCE], ciphertext[_NONCE:], None).decode()
+        if len(self._cache) >= _MAX_CACHED:
+            self._cache.clear()
+        self._cache[hash_] = _CachedSession(credential, now)
+        return credential
 
     async def close(self, id_: str) -> None:
         """Ends a session, at once in this process and within five seconds in the others."""
         async with self._database.statement() as tx:
             await tx.execute(_CLOSE, {"hash": _hash(id_)})
-        self._known.pop(_hash(id_), None)
+        self._cache.pop(_hash(id_), None)
 
     async def prune(self) -> None:
         """Removes the sessions that have ended, by themselves or with their key."""

@@ -34,7 +34,7 @@ _OWNED = {
     )
 }  # fmt: skip
 
-REMEMBERED = 30.0
+CACHE_SECONDS = 30.0
 """Seconds that ids are cached: another process may have erased the user meanwhile, or saved another time zone."""
 
 TIMEZONE = "timezone"
@@ -81,10 +81,10 @@ class Directory:
         self._database = database
         self._settings = settings
         self._zone = settings.timezone
-        self._known: dict[tuple[str, str], tuple[_Ids, float]] = {}
+        self._cache: dict[tuple[str, str], tuple[_Ids, float]] = {}
 
     def me(self, principal: Principal) -> Me:
-        """Returns as whom a principal asks if it names nobody. Creates nothing."""
+        """Returns as whom a principal acts if it names nobody. Creates nothing."""
         return Me(
             user=principal.user or self._settings.default_user,
             app=principal.app or self._settings.default_app,
@@ -94,7 +94,7 @@ class Directory:
             scopes=[scope for scope in Scope if scope in principal.scopes],
         )
 
-    async def speaking(self, principal: Principal, user: str | None, app: str | None) -> Caller:
+    async def app_caller(self, principal: Principal, user: str | None, app: str | None) -> Caller:
         """Returns the app that a principal acts for, as an assistant. User and app are created as by `caller`.
 
         Raises:
@@ -137,11 +137,11 @@ class Directory:
         If the user or the app is new and the principal may write, they are created. Otherwise they are `UNKNOWN`: the
         caller then reads what a new app or a new user would, and leaves no trace.
 
-        It checks no claim: names from a request must go through `speaking` or `owner`.
+        It checks no claim: names from a request must go through `app_caller` or `owner`.
         """
         user = user or self._settings.default_user
         app = app or self._settings.default_app
-        ids = await self._settled(user, app, await self._found(user, app), principal)
+        ids = await self._ensure_ids(user, app, await self._ids(user, app), principal)
         return self._caller(user, app, ids, owner, principal)
 
     async def existing(self, user: str | None, *, principal: Principal = LOCAL) -> Caller:
@@ -152,10 +152,10 @@ class Directory:
         """
         user = user or self._settings.default_user
         app = self._settings.default_app
-        found = await self._found(user, app)
-        if found.user is None:
+        ids = await self._ids(user, app)
+        if ids.user is None:
             raise NotFound("User not found", code="user_not_found")
-        return self._caller(user, app, await self._settled(user, app, found, principal), True, principal)
+        return self._caller(user, app, await self._ensure_ids(user, app, ids, principal), True, principal)
 
     async def preview(self, caller: Caller, app_id: UUID) -> Caller:
         """Returns the caller as whom a user sees what one of their apps would read. Nothing counts as read by the app.
@@ -176,18 +176,18 @@ class Directory:
         """Returns the time zone of a caller, and who names it."""
         caller.may_read()
         async with self._database.transaction() as tx:
-            saved = zone_or_none(await tx.scalar(select(_SAVED_ZONE).where(User.id == caller.user_id)))
+            zone = zone_or_none(await tx.scalar(select(_SAVED_ZONE).where(User.id == caller.user_id)))
             await audit_log.record(tx, caller, AuditAction.USER_GET)
-        return self._user_timezone(caller, saved)
+        return self._user_timezone(caller, zone)
 
-    def _user_timezone(self, caller: Caller, saved: ZoneInfo | None) -> UserTimezone:
-        asked = caller.principal.timezone
-        source: Literal["request", "user", "setting"] = "request" if asked else "user" if saved else "setting"
-        return UserTimezone(timezone=(asked or saved or self._zone).key, source=source, saved=saved and saved.key)
+    def _user_timezone(self, caller: Caller, zone: ZoneInfo | None) -> UserTimezone:
+        request_zone = caller.principal.timezone
+        source: Literal["request", "user", "setting"] = "request" if request_zone else "user" if zone else "setting"
+        return UserTimezone(timezone=(request_zone or zone or self._zone).key, source=source, saved=zone and zone.key)
 
     async def save_timezone(self, caller: Caller, name: str | None) -> UserTimezone:
         """Saves the time zone of a user, for requests that name none; None forgets it. Another process may take
-        `REMEMBERED` seconds to follow.
+        `CACHE_SECONDS` seconds to follow.
 
         Raises:
             Forbidden: the caller is an app, or may not write.
@@ -195,23 +195,23 @@ class Directory:
         """
         caller.must_be_owner("save their time zone")
         caller.may_write()
-        saved = None if name is None else zone_named(name)
-        kept: ColumnElement[Any] = User.metadata_.op("-")(TIMEZONE)
-        if saved is not None:
-            kept = kept.op("||")(func.jsonb_build_object(TIMEZONE, cast(saved.key, Text)))
+        zone = None if name is None else zone_named(name)
+        metadata: ColumnElement[Any] = User.metadata_.op("-")(TIMEZONE)
+        if zone is not None:
+            metadata = metadata.op("||")(func.jsonb_build_object(TIMEZONE, cast(zone.key, Text)))
         async with self._database.transaction() as tx:
             await tx.execute(
-                update(User).where(User.id == caller.user_id).values(metadata_=kept, updated_at=func.now())
+                update(User).where(User.id == caller.user_id).values(metadata_=metadata, updated_at=func.now())
             )
-            await audit_log.record(tx, caller, AuditAction.USER_TIMEZONE, detail={"timezone": saved and saved.key})
+            await audit_log.record(tx, caller, AuditAction.USER_TIMEZONE, detail={"timezone": zone and zone.key})
         self.forget(caller.user)
-        return self._user_timezone(caller, saved)
+        return self._user_timezone(caller, zone)
 
     async def name_of(self, user_id: UUID) -> str | None:
         """Returns the name of the user with this internal id."""
         async with self._database.statement() as tx:
-            found: str | None = await tx.scalar(select(User.user_id).where(User.id == user_id))
-        return found
+            name: str | None = await tx.scalar(select(User.user_id).where(User.id == user_id))
+        return name
 
     async def owner_of(self, what: Belonging, id_: UUID) -> str | None:
         """Returns the name of the user who owns the object with this id; None if nobody does. It checks no access: only
@@ -223,13 +223,13 @@ class Directory:
             of = _OWNED[what]
             query = query.join(of, of.c.user_id == User.id).where(of.c.id == id_)
         async with self._database.statement() as tx:
-            found: str | None = await tx.scalar(query)
-        return found
+            name: str | None = await tx.scalar(query)
+        return name
 
     def forget(self, user: str) -> None:
         """Drop what is cached of a user who was erased, or who got other ids or another time zone."""
-        for key in [key for key in self._known if key[0] == user]:
-            del self._known[key]
+        for key in [key for key in self._cache if key[0] == user]:
+            del self._cache[key]
 
     def _caller(self, user: str, app: str, ids: _Ids, owner: bool, principal: Principal) -> Caller:
         zone = principal.timezone or zone_or_none(ids.timezone) or self._zone
@@ -238,33 +238,33 @@ class Directory:
             principal=principal, timezone=zone,
         )  # fmt: skip
 
-    def _remember(self, user: str, app: str, ids: _Ids) -> None:
-        if len(self._known) >= 10_000:
-            self._known.clear()
-        self._known[user, app] = (ids, time.monotonic())
+    def _add_to_cache(self, user: str, app: str, ids: _Ids) -> None:
+        if len(self._cache) >= 10_000:
+            self._cache.clear()
+        self._cache[user, app] = (ids, time.monotonic())
 
-    async def _found(self, user: str, app: str) -> _Ids:
+    async def _ids(self, user: str, app: str) -> _Ids:
         """Returns the ids of the names."""
-        ids, since = self._known.get((user, app), (None, 0.0))
-        if ids is not None and time.monotonic() - since < REMEMBERED:
+        ids, since = self._cache.get((user, app), (None, 0.0))
+        if ids is not None and time.monotonic() - since < CACHE_SECONDS:
             return ids
         its = App, (App.owner_id == User.id) & (App.name == app)
         async with self._database.statement() as tx:
-            settled = exists().where(_OWNED["memory"].c.user_id == User.id)
-            found = select(User.id, App.id, _SAVED_ZONE, settled).outerjoin(*its).where(User.user_id == user)
-            row = (await tx.execute(found)).one_or_none()
+            has_memories = exists().where(_OWNED["memory"].c.user_id == User.id)
+            query = select(User.id, App.id, _SAVED_ZONE, has_memories).outerjoin(*its).where(User.user_id == user)
+            row = (await tx.execute(query)).one_or_none()
         if row is None:
             return _Ids(None, None)
         ids = _Ids(*row[:3])
         if ids.app is not None and row[3]:
-            self._remember(user, app, ids)
+            self._add_to_cache(user, app, ids)
         return ids
 
-    async def _settled(self, user: str, app: str, found: _Ids, principal: Principal) -> _Ids:
+    async def _ensure_ids(self, user: str, app: str, ids: _Ids, principal: Principal) -> _Ids:
         """Returns the ids. Missing users and apps are created if the principal may write, and stay None if not."""
-        if (found.user is not None and found.app is not None) or Scope.WRITE not in principal.scopes:
-            return found
-        return await self._make(user, app, found.timezone)
+        if (ids.user is not None and ids.app is not None) or Scope.WRITE not in principal.scopes:
+            return ids
+        return await self._make(user, app, ids.timezone)
 
     @retry_on_conflict
     async def _make(self, user: str, app: str, timezone: str | None) -> _Ids:

@@ -24,10 +24,10 @@ def reason(app: Caller, facts: Any, rule: Any) -> str:
     `facts` is a row: `state`, `expired` and `outdated` of the memory, `is_active` of the app, `own` if the app wrote
     it, `listed` if the app has allow rules. `rule` is the applicable rule with the highest precedence, or None.
     """
-    if (hindered := hindrance(facts)) is not None:
-        return hindered
+    if (obstacle := hindrance(facts)) is not None:
+        return obstacle
     if rule is not None:
-        return _decided(rule)
+        return _rule_reason(rule)
     if app.default == "own_app":
         wrote = "wrote it" if facts.own else "did not write it"
         return f"no rule speaks of it; access.default is own_app, and {app.app} {wrote}"
@@ -36,7 +36,7 @@ def reason(app: Caller, facts: Any, rule: Any) -> str:
     return "no rule speaks of it; access.default is user"
 
 
-def _decided(rule: Any) -> str:
+def _rule_reason(rule: Any) -> str:
     what = {"all": "everything", "memory": "this memory"}.get(
         rule.object_type
     ) or f"{rule.object_type} {rule.object_name!r}"

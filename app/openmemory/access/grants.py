@@ -89,9 +89,9 @@ class Grants:
         if app is not None:
             query = query.where(App.name == app)
         async with self._database.transaction() as tx:
-            found = [Grant.model_validate(row) for row in await tx.execute(query.order_by(AccessControl.created_at))]
+            grants = [Grant.model_validate(row) for row in await tx.execute(query.order_by(AccessControl.created_at))]
             await audit_log.record(tx, caller, AuditAction.GRANT_LIST)
-        return found
+        return grants
 
     @retry_on_conflict
     async def revoke(self, caller: Caller, grant_id: UUID) -> None:
@@ -124,41 +124,41 @@ class Grants:
             app_id = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, App.name == app))
             if app_id is None:
                 raise NotFound("App not found", code="app_not_found")
-            asking = replace(caller, app_id=app_id, app=app, owner=False)
-            facts = await self._facts(tx, asking, memory_id)
-            speaking = await self._speaking(tx, asking, memory_id)
+            app_caller = replace(caller, app_id=app_id, app=app, owner=False)
+            facts = await self._facts(tx, app_caller, memory_id)
+            rules = await self._applicable_rules(tx, app_caller, memory_id)
             await audit_log.record(tx, caller, AuditAction.GRANT_EXPLAIN, [memory_id], detail={"app": app})
-        considered = [Grant.model_validate(row) for row in speaking]
+        grants = [Grant.model_validate(row) for row in rules]
         return GrantExplanation(
             allowed=facts.allowed,
-            reason=reason(asking, facts, next(iter(speaking), None)),
-            rule=considered[0] if considered and hindrance(facts) is None else None,
-            considered=considered,
+            reason=reason(app_caller, facts, next(iter(rules), None)),
+            rule=grants[0] if grants and hindrance(facts) is None else None,
+            considered=grants,
         )
 
     async def _facts(self, tx: Tx, app: Caller, memory_id: UUID) -> Any:
         """Returns a memory's row of facts for `reason`, with the decision of `readable_by`."""
         rows = self._memories
-        listed = exists().where(AccessControl.subject_id == app.app_id, AccessControl.effect == "allow")
-        found = await tx.execute(
+        has_allow_rules = exists().where(AccessControl.subject_id == app.app_id, AccessControl.effect == "allow")
+        result = await tx.execute(
             select(
                 App.is_active,
                 rows.state,
                 func.coalesce(rows.expires_at <= func.now(), False).label("expired"),
                 func.coalesce(rows.valid_until <= func.now(), False).label("outdated"),
                 wrote(rows, literal(app.app_id)).label("own"),
-                listed.label("listed"),
+                has_allow_rules.label("listed"),
                 readable_by(app, rows).label("allowed"),
             )
             .join(App, App.id == app.app_id)
             .where(rows.id == memory_id, rows.user_id == app.user_id),
             app.parameters,
         )
-        if (row := found.one_or_none()) is None:
+        if (row := result.one_or_none()) is None:
             raise NotFound("Memory not found", code="memory_not_found")
         return row
 
-    async def _speaking(self, tx: Tx, app: Caller, memory_id: UUID) -> Sequence[Any]:
+    async def _applicable_rules(self, tx: Tx, app: Caller, memory_id: UUID) -> Sequence[Any]:
         """Returns the rules for an app that apply to a memory, in the order of precedence."""
         rows = self._memories
         query = (
@@ -185,7 +185,7 @@ def _only_owner(caller: Caller) -> None:
 
 
 def _grants() -> Any:
-    written = aliased(App)
+    object_app = aliased(App)
     return (
         select(
             AccessControl.id,
@@ -193,11 +193,11 @@ def _grants() -> Any:
             App.name.label("app"),
             AccessControl.object_type,
             func.coalesce(AccessControl.object_name, cast(AccessControl.object_id, Text)).label("object"),
-            func.coalesce(AccessControl.object_name, written.name, _CATEGORIES.c.name).label("object_name"),
+            func.coalesce(AccessControl.object_name, object_app.name, _CATEGORIES.c.name).label("object_name"),
             AccessControl.created_at,
         )
         .outerjoin(App, App.id == AccessControl.subject_id)
-        .outerjoin(written, and_(AccessControl.object_type == "app", written.id == AccessControl.object_id))
+        .outerjoin(object_app, and_(AccessControl.object_type == "app", object_app.id == AccessControl.object_id))
         .outerjoin(_CATEGORIES, _CATEGORIES.c.id == AccessControl.object_id)
     )
 
@@ -205,10 +205,10 @@ def _grants() -> Any:
 async def _app_id(tx: Tx, caller: Caller, name: str) -> UUID:
     """Returns the id of the user's app. Creates the app if it is new, so that a rule can precede its first call."""
     await tx.execute(insert(App).values(owner_id=caller.user_id, name=name).on_conflict_do_nothing())
-    found = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, App.name == name))
-    if found is None:
+    app_id = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, App.name == name))
+    if app_id is None:
         raise NotFound("User not found", code="user_not_found")
-    return found
+    return app_id
 
 
 async def _object(tx: Tx, caller: Caller, new: GrantCreate) -> dict[str, Any]:

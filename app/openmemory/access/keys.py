@@ -31,7 +31,7 @@ from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound, Unavailable
 from openmemory.identity.principal import Principal, Scope
 
-REMEMBERED = 5.0
+CACHE_SECONDS = 5.0
 """Seconds that a valid key is cached. Another process may therefore accept a revoked key for that long."""
 
 MAX_LIFETIME = timedelta(days=3650)
@@ -46,7 +46,7 @@ _LIKE_CREDENTIAL = re.compile(
 )
 
 
-def looks_like_credential(text: str) -> bool:
+def resembles_credential(text: str) -> bool:
     """Returns True if a text appears to contain an API key, the key of a data folder, or a token."""
     return _LIKE_CREDENTIAL.search(text) is not None
 
@@ -67,9 +67,9 @@ class ApiKeys:
     def __init__(self, database: Database, directory: Directory) -> None:
         self._database = database
         self._directory = directory
-        self._known: dict[bytes, _CachedKey] = {}
-        self._used: dict[UUID, datetime] = {}
-        self._ended = 0
+        self._cache: dict[bytes, _CachedKey] = {}
+        self._last_uses: dict[UUID, datetime] = {}
+        self._end_count = 0
         """The number of times keys were ended here. A lookup that began before is not cached afterwards."""
 
     @retry_on_conflict
@@ -79,7 +79,7 @@ class ApiKeys:
 
         Raises:
             Forbidden: the principal is not an administrator, or the key would exceed its bounds.
-            Invalid: it does not say whose it is, or it expires in the past.
+            Invalid: it does not state its owner, or it expires in the past.
         """
         principal.must(Scope.ADMIN)
         principal.must_cover(new.user_id, new.app, new.namespaces)
@@ -99,10 +99,10 @@ class ApiKeys:
             "created_by": principal.name,
         }
         async with self._database.transaction() as tx:
-            made = await self._insert(tx, row)
-            detail = {"prefix": made.prefix, "name": made.name, "scopes": made.scopes}
-            await audit_log.record(tx, principal, AuditAction.KEY_CREATE, [made.id], user_id=user_id, detail=detail)
-        return made
+            key = await self._insert(tx, row)
+            detail = {"prefix": key.prefix, "name": key.name, "scopes": key.scopes}
+            await audit_log.record(tx, principal, AuditAction.KEY_CREATE, [key.id], user_id=user_id, detail=detail)
+        return key
 
     async def list(self, principal: Principal, *, user: str | None = None, ended: bool = False) -> list[Key]:
         """Returns the keys within the principal's bounds, newest first, of one user or of all. `ended` includes revoked
@@ -118,9 +118,9 @@ class ApiKeys:
         if not ended:
             query = query.where(*_in_force())
         async with self._database.transaction() as tx:
-            found = [Key.model_validate(row) for row in await tx.execute(query)]
+            keys = [Key.model_validate(row) for row in await tx.execute(query)]
             await audit_log.record(tx, principal, AuditAction.KEY_LIST)
-        return found
+        return keys
 
     @retry_on_conflict
     async def revoke(self, principal: Principal, key_id: UUID) -> None:
@@ -134,7 +134,7 @@ class ApiKeys:
         async with self._database.transaction() as tx:
             await self._end(tx, principal, key_id, after=timedelta())
             await audit_log.record(tx, principal, AuditAction.KEY_REVOKE, [key_id])
-        self._forget(lambda known: known.id == key_id)
+        self._forget(lambda entry: entry.id == key_id)
 
     @retry_on_conflict
     async def rotate(self, principal: Principal, key_id: UUID, *, keep: int = 0) -> KeyCreated:
@@ -148,35 +148,35 @@ class ApiKeys:
         async with self._database.transaction() as tx:
             row = await self._end(tx, principal, key_id, after=timedelta(seconds=keep))
             _must_have(principal, row["scopes"])
-            made = await self._insert(tx, row | {"created_by": principal.name})
-            detail = {"from": str(key_id), "prefix": made.prefix}
+            key = await self._insert(tx, row | {"created_by": principal.name})
+            detail = {"from": str(key_id), "prefix": key.prefix}
             await audit_log.record(
-                tx, principal, AuditAction.KEY_ROTATE, [key_id, made.id], user_id=row["user_id"], detail=detail
+                tx, principal, AuditAction.KEY_ROTATE, [key_id, key.id], user_id=row["user_id"], detail=detail
             )
-        self._forget(lambda known: known.id == key_id)
-        return made
+        self._forget(lambda entry: entry.id == key_id)
+        return key
 
     def forget_user(self, user: str) -> None:
         """Drop the cached keys of an erased user. The keys themselves were erased with the user."""
-        self._forget(lambda known: known.principal.user == user)
+        self._forget(lambda entry: entry.principal.user == user)
 
     def _forget(self, which: Callable[[_CachedKey], bool]) -> None:
-        self._ended += 1
-        self._known = {digest: known for digest, known in self._known.items() if not which(known)}
+        self._end_count += 1
+        self._cache = {digest: entry for digest, entry in self._cache.items() if not which(entry)}
 
     async def exist(self) -> bool:
         """Returns True if any key is active."""
         async with self._database.statement() as tx:
             return bool(await tx.scalar(select(exists().where(*_in_force()))))
 
-    def remembered(self, key: str) -> Principal | None:
+    def from_cache(self, key: str) -> Principal | None:
         """Returns the principal of a key that was recently found valid, from the cache."""
         digest = _digest(key)
-        known = self._known.get(digest)
-        if known is None or time.monotonic() - known.at > REMEMBERED:
+        entry = self._cache.get(digest)
+        if entry is None or time.monotonic() - entry.at > CACHE_SECONDS:
             return None
-        self._used[known.id] = datetime.now(UTC)
-        return self._last_known(digest)
+        self._last_uses[entry.id] = datetime.now(UTC)
+        return self._cached_principal(digest)
 
     async def find(self, key: str, *, outage: bool = False) -> Principal | None:
         """Returns the principal of a key; None if it is unknown, expired or revoked. With `outage`, the last known
@@ -188,14 +188,14 @@ class ApiKeys:
         match = _KEY.fullmatch(key)
         if match is None:
             return None
-        digest, ended = _digest(key), self._ended
+        digest, end_count = _digest(key), self._end_count
         try:
             async with self._database.statement() as tx:
-                row = (await tx.execute(_FIND, {"prefix": _shown(match[1])})).one_or_none()
+                row = (await tx.execute(_FIND, {"prefix": _public_prefix(match[1])})).one_or_none()
         except Unavailable:
             # The cached key may have been revoked elsewhere, and PostgreSQL may be back soon. It is good enough for the
             # metrics, which report the outage, but not for anybody's data.
-            if not outage or (principal := self._last_known(digest)) is None:
+            if not outage or (principal := self._cached_principal(digest)) is None:
                 raise
             return principal
         # Always compared, and in constant time, so that the duration does not reveal where the two differ.
@@ -210,23 +210,23 @@ class ApiKeys:
             namespaces=None if row.namespaces is None else tuple(row.namespaces),
             scopes=frozenset(Scope(scope) for scope in row.scopes),
         )
-        if len(self._known) >= _MAX_CACHED_KEYS:
-            self._known.clear()
-        if ended == self._ended:
-            self._known[digest] = _CachedKey(row.id, principal, row.expires_at, time.monotonic())
-        self._used[row.id] = datetime.now(UTC)
+        if len(self._cache) >= _MAX_CACHED_KEYS:
+            self._cache.clear()
+        if end_count == self._end_count:
+            self._cache[digest] = _CachedKey(row.id, principal, row.expires_at, time.monotonic())
+        self._last_uses[row.id] = datetime.now(UTC)
         return principal
 
-    def _last_known(self, digest: bytes) -> Principal | None:
-        known = self._known.get(digest)
-        if known is None or (known.expires_at is not None and known.expires_at <= datetime.now(UTC)):
+    def _cached_principal(self, digest: bytes) -> Principal | None:
+        entry = self._cache.get(digest)
+        if entry is None or (entry.expires_at is not None and entry.expires_at <= datetime.now(UTC)):
             return None
-        return known.principal
+        return entry.principal
 
     async def in_force(self, key_id: UUID) -> bool:
         """Returns True if a key that opened a session is still valid."""
         now = time.monotonic()
-        if any(known.id == key_id and now - known.at <= REMEMBERED for known in self._known.values()):
+        if any(entry.id == key_id and now - entry.at <= CACHE_SECONDS for entry in self._cache.values()):
             return True
         async with self._database.statement() as tx:
             return bool(await tx.scalar(select(exists().where(ApiKey.id == key_id, *_in_force()))))
@@ -241,26 +241,26 @@ class ApiKeys:
 
     async def note_use(self) -> None:
         """Store when the keys were last used. A job calls this."""
-        used, self._used = self._used, {}
-        if not used:
+        uses, self._last_uses = self._last_uses, {}
+        if not uses:
             return
-        values = {"ids": list(used), "seconds": [round(moment.timestamp()) for moment in used.values()]}
+        values = {"ids": list(uses), "seconds": [round(moment.timestamp()) for moment in uses.values()]}
         try:
             async with self._database.statement() as tx:
                 await tx.execute(_NOTE_USE, values)
         except BaseException:
-            self._used = used | self._used
+            self._last_uses = uses | self._last_uses
             raise
 
     async def _insert(self, tx: Tx, row: dict[str, Any]) -> KeyCreated:
         while True:
             name = "".join(secrets.choice(_ALPHABET) for _ in range(8))
-            key = f"{_shown(name)}_{secrets.token_urlsafe(32)}"
-            made = insert(ApiKey).values(row | {"prefix": _shown(name), "hash": _digest(key)})
-            id_ = await tx.scalar(made.on_conflict_do_nothing(index_elements=["prefix"]).returning(ApiKey.id))
+            key = f"{_public_prefix(name)}_{secrets.token_urlsafe(32)}"
+            statement = insert(ApiKey).values(row | {"prefix": _public_prefix(name), "hash": _digest(key)})
+            id_ = await tx.scalar(statement.on_conflict_do_nothing(index_elements=["prefix"]).returning(ApiKey.id))
             if id_ is not None:
-                found = (await tx.execute(_keys().where(ApiKey.id == id_))).one()
-                return KeyCreated(key=key, **Key.model_validate(found).model_dump())
+                stored_row = (await tx.execute(_keys().where(ApiKey.id == id_))).one()
+                return KeyCreated(key=key, **Key.model_validate(stored_row).model_dump())
 
     async def _end(self, tx: Tx, principal: Principal, key_id: UUID, *, after: timedelta) -> dict[str, Any]:
         columns = (
@@ -322,7 +322,7 @@ def _must_have(principal: Principal, scopes: Sequence[str]) -> None:
             principal.must(Scope(scope))
 
 
-def _shown(name: str) -> str:
+def _public_prefix(name: str) -> str:
     return f"om_{name}"
 
 

@@ -12,29 +12,19 @@ from openmemory.config.addresses import network_of
 from openmemory.config.settings import RateSettings
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import TooMany
 from openmemory.identity.caller import Caller
 
 _COUNT = CompiledStatement(
     bound(
-        """
-INSERT INTO rate_limits AS r (bucket, period, used, before)
-SELECT :bucket, floor(extract(epoch FROM now()) / :window), :cost, 0 WHERE :cost <= :limit
-ON CONFLICT (bucket) DO UPDATE SET
-    period = excluded.period,
-    used = CASE WHEN r.period = excluded.period THEN r.used ELSE 0 END + :cost,
-    before = CASE r.period WHEN excluded.period THEN r.before WHEN excluded.period - 1 THEN r.used ELSE 0 END
-WHERE CASE WHEN r.period = excluded.period THEN r.used ELSE 0 END + :cost
-    + CASE r.period WHEN excluded.period THEN r.before WHEN excluded.period - 1 THEN r.used ELSE 0 END
-    * (1 - (extract(epoch FROM now()) / :window - excluded.period)) <= :limit
-RETURNING used
-""",
+        load_sql(__name__, "count"),
         {"window": Integer(), "cost": Integer(), "limit": Integer()},
     ),
     plain=True,
 )
 
-_LOOK = bound(
+_READ = bound(
     """
 SELECT CASE WHEN period = this THEN used ELSE 0 END,
        CASE period WHEN this THEN before WHEN this - 1 THEN used ELSE 0 END,
@@ -72,7 +62,7 @@ class RateLimiter:
         self._searches = Quota("searches", "rates.searches", settings.searches)
         self._requests = Quota("requests", "rates.requests", settings.requests)
         self._failures = Quota("wrong credentials", "rates.failures", settings.failures)
-        self._held: dict[str, tuple[int, float]] = {}
+        self._reserves: dict[str, tuple[int, float]] = {}
 
     async def save(self, caller: Caller, count: int) -> None:
         """Count memories that an assistant's app stores or changes. People and their own programs have no limit.
@@ -94,7 +84,7 @@ class RateLimiter:
             await self.count(f"search:{caller.known_app or caller.principal.id}", self._searches)
 
     async def request(self, principal: str, count: int = 1) -> None:
-        """Count requests with a key or a token. A process reserves a twentieth of the limit at a time.
+        """Count requests with a key or a token. Each process reserves a twentieth of the limit in advance.
 
         Raises:
             TooMany: more than `rates.requests` within `rates.window`.
@@ -121,26 +111,26 @@ class RateLimiter:
         """Count `cost` against the bucket. `chunk`: the number of units to reserve at once for this process.
 
         Raises:
-            TooMany: the bucket is full; the error says when there is room.
+            TooMany: the bucket is full; the error states when there is room.
             Unavailable: PostgreSQL does not answer.
         """
         if not quota.limit:
             return
         now = time.monotonic()
-        held, until = self._held.get(bucket, (0, 0.0))
-        if held >= cost and now < until:
-            self._held[bucket] = (held - cost, until)
+        reserve, until = self._reserves.get(bucket, (0, 0.0))
+        if reserve >= cost and now < until:
+            self._reserves[bucket] = (reserve - cost, until)
             return
-        wanted = max(cost, min(chunk, quota.limit))
-        values = {"bucket": bucket, "window": self._window, "cost": wanted, "limit": quota.limit}
+        units = max(cost, min(chunk, quota.limit))
+        values = {"bucket": bucket, "window": self._window, "cost": units, "limit": quota.limit}
         async with self._database.statement() as tx:
             if not await _COUNT.rows(tx, values):
-                row = (await tx.execute(_LOOK, {"bucket": bucket, "window": self._window})).one_or_none()
-                raise self._too_many(row, wanted, quota)
-        if wanted > cost:
-            if len(self._held) >= _MAX_BUCKETS:
-                self._held.clear()
-            self._held[bucket] = (wanted - cost, now + self._window / 2)
+                row = (await tx.execute(_READ, {"bucket": bucket, "window": self._window})).one_or_none()
+                raise self._too_many(row, units, quota)
+        if units > cost:
+            if len(self._reserves) >= _MAX_BUCKETS:
+                self._reserves.clear()
+            self._reserves[bucket] = (units - cost, now + self._window / 2)
 
     async def prune(self) -> None:
         """Remove counts that no limit uses any more. A job calls this."""

@@ -33,7 +33,9 @@ _CATEGORIES = table("memory_categories", column("memory_id"), column("category_i
 _TEXTS: ColumnElement[Any] = literal_column("'{}'::text[]")
 
 
-def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",)) -> ColumnElement[bool]:
+def readable_by(
+    caller: Caller, rows: Any, *, states: Sequence[str] = ("active",), allowed: ColumnElement[bool] | None = None
+) -> ColumnElement[bool]:
     """Returns a predicate over `rows` that selects the rows `caller` may read.
 
     `rows` is a mapped class with id, user_id, app_id, namespace, state, expires_at and valid_until, and perhaps with
@@ -51,6 +53,8 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
        that hold another app's text (`counts`).
     5. If no rule applies: under `own_app` an app reads what it wrote (`wrote`). Under `user` it reads everything,
        unless it has allow rules of its own, which then list all that it reads.
+
+    `allowed` replaces points 4 and 5: an equivalent condition on sets, for statements that read many rows.
     """
     mine = and_(
         rows.user_id == bindparam("caller_user_id"),
@@ -61,7 +65,7 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     )
     if caller.owner:
         return mine
-    return and_(mine, is_not_paused(), _allowed(caller, rows))
+    return and_(mine, is_not_paused(), _allowed(caller, rows) if allowed is None else allowed)
 
 
 def text_readable_by(caller: Caller, rows: Any, writer: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -157,7 +161,7 @@ def counts(rows: Any) -> ColumnElement[bool]:
 
     An automatic assignment may hide a memory from an app, but never reveal one. So may an app that had a part in it.
     """
-    guessed = (
+    automatic = (
         select(_CATEGORIES.c.automatic)
         .where(_CATEGORIES.c.memory_id == rows.id, _CATEGORIES.c.category_id == AccessControl.object_id)
         .correlate_except(_CATEGORIES)
@@ -167,7 +171,7 @@ def counts(rows: Any) -> ColumnElement[bool]:
     return or_(
         AccessControl.effect == _constant("deny"),
         and_(
-            or_(sort != _constant("category"), guessed.is_not(literal_column("true"))),
+            or_(sort != _constant("category"), automatic.is_not(literal_column("true"))),
             or_(sort != _constant("app"), wrote(rows, AccessControl.object_id)),
         ),
     )

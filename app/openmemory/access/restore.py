@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from openmemory.access import rule_cache
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.identity.caller import UNKNOWN, Caller
 
 DERIVED = """CAST(overlay(overlay(md5(CAST(:user AS text) || ' ' || CAST({id} AS text))
@@ -37,21 +38,7 @@ _EMPTY = text(
     ) AS locked
     """
 )
-# One statement, so that the foreign keys are checked when all ids have changed. They refuse it if any row of any table
-# refers to the user or to one of these apps.
-_ADOPT = text(
-    f"""
-    WITH adopted AS (
-        SELECT * FROM ({_OTHER_IDS}) AS o WHERE NOT EXISTS (SELECT FROM apps AS a WHERE a.id = o.id)
-    ), renumbered AS (
-        UPDATE users SET id = :new WHERE id = :user AND id <> :new
-    )
-    UPDATE apps AS a SET id = coalesce(adopted.id, a.id), owner_id = :new
-    FROM apps AS mine LEFT JOIN adopted ON adopted.present = mine.id
-    WHERE a.id = mine.id AND mine.owner_id = :user
-    RETURNING a.id, a.name, adopted.id IS NOT NULL AS adopted
-    """  # noqa: S608 - only constants are put in
-)
+_ADOPT = text(load_sql(__name__, "adopt", other_ids=_OTHER_IDS))
 _OTHER_APPS = text(f"SELECT name FROM ({_OTHER_IDS}) AS o ORDER BY name")  # noqa: S608 - as above
 _IS_TAKEN = text("SELECT EXISTS (SELECT FROM users WHERE id = :id)")
 
@@ -82,23 +69,7 @@ _ADD_APPS = """
 _ADD_APPS_AS_THEY_WERE = text(_ADD_APPS.format(id="i.id", unknown=UNKNOWN))
 _ADD_APPS_ANEW = text(_ADD_APPS.format(id="gen_random_uuid()", unknown=UNKNOWN))
 
-# The user's own values are kept: an archive only fills what is empty.
-_FILL_USER = text(
-    """
-    UPDATE users AS u SET name = n.name, email = n.email, metadata = n.metadata, created_at = n.created_at,
-        updated_at = now()
-    FROM (
-        SELECT id,
-            CASE WHEN name IS NULL OR name = user_id THEN coalesce(CAST(:name AS text), name) ELSE name END AS name,
-            CASE WHEN email IS NULL AND NOT EXISTS (SELECT FROM users AS o WHERE o.email = CAST(:email AS text))
-                THEN CAST(:email AS text) ELSE email END AS email,
-            :metadata || metadata AS metadata, least(created_at, CAST(:created_at AS timestamptz)) AS created_at
-        FROM users WHERE id = :user
-    ) AS n
-    WHERE u.id = n.id AND (u.name, u.email, u.metadata, u.created_at) IS DISTINCT FROM
-        (n.name, n.email, n.metadata, n.created_at)
-    """
-).bindparams(bindparam("metadata", type_=JSONB))
+_FILL_USER = text(load_sql(__name__, "fill_user")).bindparams(bindparam("metadata", type_=JSONB))
 
 # A rule about an object exists once. An existing rule is kept, whatever its id.
 _ADD_RULES = text(
@@ -115,38 +86,16 @@ _ADD_RULES = text(
 _RULES_TO_FIND = text(
     "ALTER TABLE incoming_access_controls ADD subject_target uuid, ADD object_target uuid, ADD problem text"
 )
-_FIND_RULES = text(
-    """
-    UPDATE incoming_access_controls AS r SET
-        subject_target = found.subject, object_target = found.object,
-        problem = CASE
-            WHEN r.subject_id IS NOT NULL AND found.subject IS NULL THEN 'speaks to an app that is not in the archive'
-            WHEN r.object_id IS NOT NULL AND found.object IS NULL
-                THEN 'is about a ' || r.object_type || ' that is not in the archive' END
-    FROM (
-        SELECT i.id,
-            (SELECT target FROM incoming_apps AS a WHERE a.id = i.subject_id) AS subject,
-            CASE i.object_type
-                WHEN 'memory' THEN coalesce(
-                    (SELECT target FROM restored AS m WHERE m.id = i.object_id),
-                    (SELECT m.id FROM memories AS m WHERE m.id = i.object_id AND m.user_id = :user))
-                WHEN 'app' THEN (SELECT target FROM incoming_apps AS a WHERE a.id = i.object_id)
-                WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.object_id)
-            END AS object
-        FROM incoming_access_controls AS i
-    ) AS found
-    WHERE found.id = r.id
-    """
-)
+_FIND_RULES = text(load_sql(__name__, "find_rules"))
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedIds:
     """The user and apps whose ids differed from those in the archive: `user NAME`, `app NAME`."""
 
-    adopted: list[str]
+    adopted_names: list[str]
     """They have the archive's ids now."""
-    kept: list[str]
+    unchanged_names: list[str]
     """They keep the ids that they had."""
     former_user_id: UUID | None = None
 
@@ -167,19 +116,19 @@ async def adopt_ids(tx: Tx, caller: Caller, user: Mapping[str, Any] | None) -> t
         new = caller.user_id if await tx.scalar(_IS_TAKEN, {"id": id_}) else id_
     if new == caller.user_id and not of_apps:
         return caller, ComparedIds([], of_user)
-    apps = await _adopted(tx, caller, new)
+    apps = await _adopt_apps(tx, caller, new)
     if not apps:
         return caller, ComparedIds([], of_user + of_apps)
-    adopted = [f"app {app.name}" for app in apps if app.adopted]
-    kept = [name for name in of_apps if name not in adopted]
+    adopted_names = [f"app {app.name}" for app in apps if app.adopted]
+    unchanged_names = [name for name in of_apps if name not in adopted_names]
     app_id = next((app.id for app in apps if app.name == caller.app), caller.app_id)
-    changed = replace(caller, user_id=new, app_id=app_id)
+    new_caller = replace(caller, user_id=new, app_id=app_id)
     if new == caller.user_id:
-        return changed, ComparedIds(adopted, of_user + kept)
-    return changed, ComparedIds(of_user + adopted, kept, caller.user_id)
+        return new_caller, ComparedIds(adopted_names, of_user + unchanged_names)
+    return new_caller, ComparedIds(of_user + adopted_names, unchanged_names, caller.user_id)
 
 
-async def _adopted(tx: Tx, caller: Caller, new: UUID) -> Sequence[Row[Any]]:
+async def _adopt_apps(tx: Tx, caller: Caller, new: UUID) -> Sequence[Row[Any]]:
     """The user's apps after the change of ids; none if there was no change, because something refers to the present
     ids."""
     await rule_cache.hold(tx, [caller.user_id])
@@ -199,12 +148,12 @@ async def restore_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
     mine = {"user": caller.user_id}
     await tx.execute(_APPS_TO_FIND)
     await tx.execute(_MATCH_APPS, mine)
-    changed = (await tx.execute(_REPLACE_APPS)).rowcount if overwrite else 0
+    count = (await tx.execute(_REPLACE_APPS)).rowcount if overwrite else 0
     # With the original id if it is free, otherwise with another one.
     for add in (_ADD_APPS_AS_THEY_WERE, _ADD_APPS_ANEW):
-        changed += (await tx.execute(add, mine)).rowcount
+        count += (await tx.execute(add, mine)).rowcount
         await tx.execute(_MATCH_APPS, mine)
-    return changed
+    return count
 
 
 async def restore_user(tx: Tx, caller: Caller, user: Mapping[str, Any]) -> None:
@@ -224,7 +173,7 @@ async def restore_rules(tx: Tx, caller: Caller) -> int:
     """Create the rules that do not exist yet; returns how many. The memories must have been restored before."""
     await tx.execute(_RULES_TO_FIND)
     await tx.execute(_FIND_RULES, {"user": caller.user_id})
-    made = (await tx.execute(_ADD_RULES, {"user": caller.user_id})).rowcount
-    if made:
+    count = (await tx.execute(_ADD_RULES, {"user": caller.user_id})).rowcount
+    if count:
         await rule_cache.changed(tx, [caller.user_id])
-    return made
+    return count

@@ -15,7 +15,7 @@ from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import UNKNOWN, Caller, Default
 
-REMEMBERED = 100_000
+MAX_CACHED_RULES = 100_000
 """The cache size in rules, plus one for each app: some 15 MB. The least recently used entries are evicted first."""
 
 _Key = tuple[UUID, UUID, Default]
@@ -50,7 +50,7 @@ _RULES = CompiledStatement(
     plain=True,
 )
 
-_HELD = (
+_LOCK = (
     select(User.id)
     .where(User.id == func.any(bindparam("users", type_=ARRAY(Uuid()))))
     .order_by(User.id)
@@ -66,7 +66,7 @@ class RuleCache:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[_Key, tuple[int, Rules]] = OrderedDict()
+        self._entries: OrderedDict[_Key, tuple[int, Rules]] = OrderedDict()
         self._size = 0
 
     async def of(self, tx: Tx, caller: Caller) -> Rules:
@@ -75,37 +75,37 @@ class RuleCache:
         [(revision,)] = await _STATE.rows(tx, values)
         if revision is None:
             return NONE
-        if (known := self.still(caller, revision)) is not None:
-            return known
+        if (rules := self.still(caller, revision)) is not None:
+            return rules
         rows = await _RULES.rows(tx, values)
         if not rows:
             return NONE
-        found = in_sets((Rule(*row[1:]) for row in rows if row[2] is not None), caller.app_id, caller.default)
-        self._remember(_key(caller), rows[0][0], found)
-        return found
+        rules = in_sets((Rule(*row[1:]) for row in rows if row[2] is not None), caller.app_id, caller.default)
+        self._add_to_cache(_key(caller), rows[0][0], rules)
+        return rules
 
-    def remembered(self, caller: Caller) -> Rules | None:
+    def from_cache(self, caller: Caller) -> Rules | None:
         """Returns the rules of an app as of the last lookup; None if there was none. Verify them with `still` before
         use."""
-        known = self._known.get(_key(caller))
-        return None if known is None else known[1]
+        entry = self._entries.get(_key(caller))
+        return None if entry is None else entry[1]
 
     def still(self, caller: Caller, revision: int | None) -> Rules | None:
         """Returns the cached rules if `revision` is still the current one; see `revision_of`."""
         key = _key(caller)
-        known = self._known.get(key)
-        if known is None or known[0] != revision:
+        entry = self._entries.get(key)
+        if entry is None or entry[0] != revision:
             return None
-        self._known.move_to_end(key)
-        return known[1]
+        self._entries.move_to_end(key)
+        return entry[1]
 
-    def _remember(self, key: _Key, revision: int, rules: Rules) -> None:
-        if key in self._known:
-            self._size -= 1 + len(self._known.pop(key)[1])
-        self._known[key] = revision, rules
+    def _add_to_cache(self, key: _Key, revision: int, rules: Rules) -> None:
+        if key in self._entries:
+            self._size -= 1 + len(self._entries.pop(key)[1])
+        self._entries[key] = revision, rules
         self._size += 1 + len(rules)
-        while self._size > REMEMBERED and len(self._known) > 1:
-            self._size -= 1 + len(self._known.popitem(last=False)[1][1])
+        while self._size > MAX_CACHED_RULES and len(self._entries) > 1:
+            self._size -= 1 + len(self._entries.popitem(last=False)[1][1])
 
 
 def _key(caller: Caller) -> _Key:
@@ -114,11 +114,11 @@ def _key(caller: Caller) -> _Key:
 
 async def hold(tx: Tx, users: Iterable[UUID]) -> None:
     """Lock users: nobody else can change their rules, or erase what rules refer to, until the transaction ends."""
-    await tx.execute(_HELD, {"users": list(users)})
+    await tx.execute(_LOCK, {"users": list(users)})
 
 
 async def changed(tx: Tx, users: Iterable[UUID]) -> None:
     """Mark the rules of users as changed, effective when the transaction commits."""
     mine = User.id == func.any(bindparam("users", type_=ARRAY(Uuid())))
-    raised = update(User).where(mine).values(rules_revision=User.rules_revision + 1)
-    await tx.execute(raised, {"users": list(users)})
+    statement = update(User).where(mine).values(rules_revision=User.rules_revision + 1)
+    await tx.execute(statement, {"users": list(users)})

@@ -96,11 +96,11 @@ class Rule(NamedTuple):
 
 def in_sets(rules: Iterable[Rule], app: UUID, default: Default) -> Rules:
     """Combines the rules for an app and the default into sets, with the precedence of `readable_by`."""
-    found = {(own, effect): NOTHING for own in (True, False) for effect in ("deny", "allow")}
+    sets = {(own, effect): NOTHING for own in (True, False) for effect in ("deny", "allow")}
     for rule in rules:
-        found[rule.own, rule.effect] |= _objects(rule)
-    denied, allowed = found[True, "deny"], found[True, "allow"]
-    hidden, shared = found[False, "deny"], found[False, "allow"]
+        sets[rule.own, rule.effect] |= _objects(rule)
+    denied, allowed = sets[True, "deny"], sets[True, "allow"]
+    hidden, shared = sets[False, "deny"], sets[False, "allow"]
     if default == "own_app":
         shared |= RuleObjects(apps=frozenset({app}))
     elif not allowed:

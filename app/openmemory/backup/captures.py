@@ -25,7 +25,7 @@ from openmemory.schema.archives import MEMORIES
 _MAX_NAMESPACES = 1_000
 _KINDS = ("operation", "refused")
 _EVENTS = tuple(Event)
-_NEEDED = {
+_REQUIRED = {
     Event.ADD: (), Event.NONE: (), Event.UPDATE: ("before",), Event.DELETE: ("before",),
     Event.SUPERSEDE: ("before", "superseded_id"),
 }  # fmt: skip
@@ -49,8 +49,8 @@ class CaptureRecords:
         """
         if row["status"] == Status.WORKING:
             row["status"] = Status.PENDING
-        said, principal = _said(fields), self._principal(fields, row)
-        taken = checked(said, self.intake, self.limits)
+        capture, principal = _read_input(fields), self._principal(fields, row)
+        checked_capture = checked(capture, self.intake, self.limits)
         for name in ("error", "model"):
             if row[name] is not None:
                 validation.part(row[name], name, self.limits.text, "limits.text")
@@ -61,8 +61,8 @@ class CaptureRecords:
         row["seconds"] = row["seconds"] or 0.0
         if row["seconds"] < 0:
             raise Invalid("seconds", "must not be negative")
-        columns = rows.columns_of(taken)
-        row |= {"namespace": taken.like.namespace, "principal": principal}
+        columns = rows.columns_of(checked_capture)
+        row |= {"namespace": checked_capture.like.namespace, "principal": principal}
         row |= {name: columns[name] for name in ("input", "options", "hash")}
 
     def step(self, fields: Fields, row: Row) -> None:
@@ -72,7 +72,7 @@ class CaptureRecords:
 
     def _principal(self, fields: Fields, row: Row) -> dict[str, Any]:
         """The rights for further processing: those of the capture, limited to those of the importing principal."""
-        given = fields.values.get("namespaces") is not None
+        has_namespaces = fields.values.get("namespaces") is not None
         namespaces, scopes = row["namespaces"], row["scopes"]
         if len(namespaces) > _MAX_NAMESPACES:
             raise malformed(f"{fields.place}.namespaces", f"must have at most {_MAX_NAMESPACES:,} entries")
@@ -82,7 +82,7 @@ class CaptureRecords:
         return rows.principal_of(
             replace(
                 self.principal,
-                namespaces=tuple(namespaces) if given else None,
+                namespaces=tuple(namespaces) if has_namespaces else None,
                 scopes=may & {Scope(scope) for scope in scopes},
             )
         )
@@ -91,17 +91,17 @@ class CaptureRecords:
         """The operation's memory, the memory that it supersedes, that one's previous successor, the body, and the
         problem, if any."""
         event = Event(fields.one_of("event", _EVENTS))
-        for name in _NEEDED[event]:
+        for name in _REQUIRED[event]:
             if fields.values.get(name) is None:
                 raise fields.wrong(name, "there, so that it can be undone", None)
-        memory, followed = fields.id(), fields.optional_id("superseded_id")
+        memory, superseded_id = fields.id(), fields.optional_id("superseded_id")
         body: dict[str, Any] = {"event": event.value, "revision": _revision(fields, needed=event is not Event.NONE)}
         texts = {"memory": fields.text("memory"), "previous_memory": fields.optional_text("previous_memory")}
         if event is Event.SUPERSEDE:
             body["added"] = fields.flag("added", default=True)
             if fields.flag("verbatim", default=False):
                 body["verbatim"] = True
-        before = Fields(f"{fields.place}.before", fields.mapping("before")) if "before" in _NEEDED[event] else None
+        before = Fields(f"{fields.place}.before", fields.mapping("before")) if "before" in _REQUIRED[event] else None
         by = None if before is None else before.optional_id("superseded_by")
         problem = None
         try:
@@ -111,7 +111,7 @@ class CaptureRecords:
         except Invalid as error:
             body, problem = {}, error.message
         return {
-            "memory_id": memory, "superseded_id": followed, "superseded_by": by, "body": body, "problem": problem,
+            "memory_id": memory, "superseded_id": superseded_id, "superseded_by": by, "body": body, "problem": problem,
         }  # fmt: skip
 
     def _before(self, fields: Fields) -> dict[str, Any]:
@@ -140,9 +140,9 @@ class CaptureRecords:
         return {"memory_id": id_, "body": body}
 
     def _clean(self, text: str) -> str:
-        cleaned = self.intake.changed(MemoryUpdate(text=text)).text
-        assert cleaned is not None
-        return cleaned
+        clean_text = self.intake.changed(MemoryUpdate(text=text)).text
+        assert clean_text is not None
+        return clean_text
 
 
 def kind_of_step(fields: Fields) -> str:
@@ -161,23 +161,23 @@ def _revision(fields: Fields, *, needed: bool = True) -> int | None:
     return (fields.whole if needed else fields.optional_whole)("revision", 1, LAST_REVISION)
 
 
-def _said(fields: Fields) -> CaptureCreate:
-    given = Fields(f"{fields.place}.input", fields.values.get("input"))
+def _read_input(fields: Fields) -> CaptureCreate:
+    input_fields = Fields(f"{fields.place}.input", fields.values.get("input"))
     like = _like(Fields(f"{fields.place}.options", fields.mapping("options")))
-    if (given.values.get("text") is None) == (given.values.get("messages") is None):
-        raise malformed(given.place, "must have either text or messages")
-    if given.values.get("messages") is None:
-        return CaptureCreate(replace(like, text=given.text("text")))
-    return CaptureCreate(like, _turns(given))
+    if (input_fields.values.get("text") is None) == (input_fields.values.get("messages") is None):
+        raise malformed(input_fields.place, "must have either text or messages")
+    if input_fields.values.get("messages") is None:
+        return CaptureCreate(replace(like, text=input_fields.text("text")))
+    return CaptureCreate(like, _turns(input_fields))
 
 
-def _turns(given: Fields) -> tuple[Turn, ...]:
-    messages = given.values["messages"]
+def _turns(fields: Fields) -> tuple[Turn, ...]:
+    messages = fields.values["messages"]
     if not isinstance(messages, list) or not messages:
-        raise given.wrong("messages", "a list of one message at least", messages)
+        raise fields.wrong("messages", "a list of one message at least", messages)
     turns: list[Turn] = []
     for number, message in enumerate(messages):
-        each = Fields(f"{given.place}.messages[{number}]", message)
+        each = Fields(f"{fields.place}.messages[{number}]", message)
         role: Any = each.one_of("role", get_args(Role))
         turns.append(Turn(role, each.text("content"), each.optional_whole("position", 1, LAST_REVISION)))
     return tuple(turns)

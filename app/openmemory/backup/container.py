@@ -52,11 +52,11 @@ class Container:
         self._limit = unpacked
         self.read = 0
         """Compressed bytes of the members read so far."""
-        with _in_words("the file"):
+        with _translate_errors("the file"):
             self._zip = zipfile.ZipFile(cast(BinaryIO, Frugal(file)))
             entries = self._zip.infolist()
-        _look_at(entries, self._zip.start_dir)
-        self._members = _ours(entries)
+        _check_entries(entries, self._zip.start_dir)
+        self._members = _archive_members(entries)
         self.size = sum(member.compress_size for member in self._members.values())
         """Compressed bytes of the members that are read."""
 
@@ -72,30 +72,30 @@ class Container:
         """
         member = self._members[name]
         before = self.read
-        with _in_words(name), self._zip.open(member) as raw:
+        with _translate_errors(name), self._zip.open(member) as raw:
 
-            def limited(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-                came = 0
+            def limit_reads(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+                total = 0
 
                 def some(size: int) -> bytes:
-                    nonlocal came
-                    with _in_words(name):
+                    nonlocal total
+                    with _translate_errors(name):
                         data = read(size)
-                    came += len(data)
+                    total += len(data)
                     self._left -= len(data)
                     # The compressed bytes read are estimated from the share of the member that was inflated.
-                    inflated = min(1.0, raw.tell() / max(1, member.file_size))
-                    self.read = before + int(member.compress_size * inflated)
+                    share = min(1.0, raw.tell() / max(1, member.file_size))
+                    self.read = before + int(member.compress_size * share)
                     if self._left < 0:
                         raise too_much(f"it unpacks to more than {self._limit:,} bytes (16 times limits.backup)")
-                    if came > RATIO_FROM and came > RATIO * max(1, self.read - before):
+                    if total > RATIO_FROM and total > RATIO * max(1, self.read - before):
                         raise too_much(f"{name} unpacks to more than {RATIO} times its size")
                     return data
 
                 return some
 
-            plain = limited(raw.read)
-            yield limited(_Gunzipped(plain).read) if name.endswith(".gz") else plain
+            plain = limit_reads(raw.read)
+            yield limit_reads(_Gunzipped(plain).read) if name.endswith(".gz") else plain
         self.read = before + member.compress_size
 
 
@@ -139,7 +139,7 @@ class Frugal(io.RawIOBase):
 
 
 class _Gunzipped:
-    """The contents of a gzip file. The given `read` also counts skipped bytes, such as a file name in the header."""
+    """The contents of a gzip file. The function `read` also counts skipped bytes, such as a file name in the header."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
@@ -187,49 +187,49 @@ class _Gunzipped:
         return True
 
 
-def _look_at(entries: list[zipfile.ZipInfo], directory: int) -> None:
+def _check_entries(entries: list[zipfile.ZipInfo], directory: int) -> None:
     """Rejects a zip that is not an ordinary archive."""
     if len(entries) > MAX_MEMBERS:
         raise too_much(f"it has {len(entries):,} members; at most {MAX_MEMBERS} are taken")
-    seen: set[str] = set()
+    names: set[str] = set()
     for entry in entries:
         name = entry.orig_filename
-        shown = name.encode("ascii", "backslashreplace").decode()[:100]
+        printable = name.encode("ascii", "backslashreplace").decode()[:100]
         parts = name.replace("\\", "/").split("/")
         if "\x00" in name or "\\" in name or name.startswith("/") or ".." in parts or parts[0].endswith(":"):
-            raise not_a_zip(f"the member {shown!r} has a path outside of the archive")
-        if name in seen:
-            raise not_a_zip(f"the member {shown!r} occurs twice")
-        seen.add(name)
+            raise not_a_zip(f"the member {printable!r} has a path outside of the archive")
+        if name in names:
+            raise not_a_zip(f"the member {printable!r} occurs twice")
+        names.add(name)
         if entry.flag_bits & _ENCRYPTED:
-            raise not_a_zip(f"the member {shown!r} is encrypted; export it without a password")
+            raise not_a_zip(f"the member {printable!r} is encrypted; export it without a password")
         if entry.compress_type not in _METHODS:
-            raise not_a_zip(f"the member {shown!r} uses an unsupported compression; use deflate")
-    ordered = sorted(entries, key=lambda entry: entry.header_offset)
-    if ordered and ordered[0].header_offset != 0:
+            raise not_a_zip(f"the member {printable!r} uses an unsupported compression; use deflate")
+    in_order = sorted(entries, key=lambda entry: entry.header_offset)
+    if in_order and in_order[0].header_offset != 0:
         raise not_a_zip("it must begin with its first member")
-    for entry, following in zip(ordered, [each.header_offset for each in ordered[1:]] + [directory], strict=True):
+    for entry, following in zip(in_order, [each.header_offset for each in in_order[1:]] + [directory], strict=True):
         if entry.header_offset + _LOCAL_HEADER + entry.compress_size > following:
             raise not_a_zip("its members overlap")
 
 
-def _ours(entries: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+def _archive_members(entries: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     """The members that are read, by base name."""
-    found: dict[str, zipfile.ZipInfo] = {}
+    members: dict[str, zipfile.ZipInfo] = {}
     for entry in entries:
         name = entry.filename.rpartition("/")[2]
         if name != TABLES and name not in MEMBERS:
             continue
-        if name in found:
+        if name in members:
             raise not_a_zip(f"{name} occurs in two folders")
-        found[name] = entry
-    if TABLES not in found:
+        members[name] = entry
+    if TABLES not in members:
         raise not_a_zip(f"{TABLES} is missing")
-    return found
+    return members
 
 
 @contextmanager
-def _in_words(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except BadArchive:

@@ -46,28 +46,28 @@ class ExportSelection:
 class ArchiveWriter:
     """Writes one archive into a file."""
 
-    def __init__(self, tx: Tx, user_id: UUID, wanted: ExportSelection, *, generator: str) -> None:
+    def __init__(self, tx: Tx, user_id: UUID, selection: ExportSelection, *, generator: str) -> None:
         """`tx` must use one snapshot for its whole duration."""
         self._tx = tx
-        self._wanted = wanted
+        self._selection = selection
         self._generator = generator
         self._values = {
-            "user": user_id, "app": wanted.app_id, "from": wanted.from_date, "to": wanted.to_date,
-            "whole": wanted.whole,
+            "user": user_id, "app": selection.app_id, "from": selection.from_date, "to": selection.to_date,
+            "whole": selection.whole,
         }  # fmt: skip
 
     async def write(self, archive: Spool, ids: Spool) -> int:
         """Writes the archive to `archive` and the ids of its memories, one per line, to `ids`. Returns their number."""
-        with zipfile.ZipFile(cast(IO[bytes], archive), "w", zipfile.ZIP_DEFLATED, compresslevel=6) as zipped:
-            with zipped.open(TABLES, "w", force_zip64=True) as member:
+        with zipfile.ZipFile(cast(IO[bytes], archive), "w", zipfile.ZIP_DEFLATED, compresslevel=6) as zip_file:
+            with zip_file.open(TABLES, "w", force_zip64=True) as member:
                 count = await self._tables(member, ids)
             for name, of in MEMBERS.items():
                 if of is not VECTORS:
-                    with lines_member(zipped, name) as member:
+                    with lines_member(zip_file, name) as member:
                         async for page in self._pages(text(of.query)):
                             await asyncio.to_thread(member.write, "".join(f"{row[0]}\n" for row in page).encode())
-            if self._wanted.vectors:
-                with lines_member(zipped, VECTORS.name, level=1) as member:
+            if self._selection.vectors:
+                with lines_member(zip_file, VECTORS.name, level=1) as member:
                     async for page in self._pages(text(VECTORS.query), _VECTOR_PAGE):
                         await asyncio.to_thread(_write_vectors, member, page)
         await asyncio.to_thread(archive.flush)
@@ -94,14 +94,14 @@ class ArchiveWriter:
         return count
 
     def _meta(self) -> dict[str, Any]:
-        wanted = self._wanted
+        selection = self._selection
         return {
-            "app_id_filter": None if wanted.app_id is None else str(wanted.app_id),
-            "from_date": None if wanted.from_date is None else int(wanted.from_date.timestamp()),
-            "to_date": None if wanted.to_date is None else int(wanted.to_date.timestamp()),
+            "app_id_filter": None if selection.app_id is None else str(selection.app_id),
+            "from_date": None if selection.from_date is None else int(selection.from_date.timestamp()),
+            "to_date": None if selection.to_date is None else int(selection.to_date.timestamp()),
             "version": VERSION,
             "generated_at": datetime.now(UTC).isoformat(),
-            "include_vectors": wanted.vectors,
+            "include_vectors": selection.vectors,
             "generator": self._generator,
         }
 

@@ -51,11 +51,11 @@ class Fields:
 
     def text(self, name: str, default: str | None = None) -> str:
         """A string. It is required if there is no default."""
-        return self._needed(name, self._typed(name, str, "a string"), "a string", default)
+        return self._require(name, self._check_type(name, str, "a string"), "a string", default)
 
     def optional_text(self, name: str) -> str | None:
         """A string or None."""
-        return self._typed(name, str, "a string or null")
+        return self._check_type(name, str, "a string or null")
 
     def one_of(self, name: str, allowed: Sequence[str], default: str | None = None) -> str:
         """One of some strings. It is required if there is no default."""
@@ -76,7 +76,7 @@ class Fields:
 
     def id(self, name: str = "id") -> str:
         """A UUID in canonical form."""
-        return self._needed(name, self.optional_id(name), "a UUID")
+        return self._require(name, self.optional_id(name), "a UUID")
 
     def optional_id(self, name: str) -> str | None:
         """A UUID in canonical form, or None."""
@@ -85,19 +85,19 @@ class Fields:
 
     def ids(self, name: str) -> list[str]:
         """A list of UUIDs; empty if it is missing."""
-        given = self._typed(name, list, "a list of UUIDs") or []
-        return [self._id(f"{name}[{number}]", each) for number, each in enumerate(given)]
+        values = self._check_type(name, list, "a list of UUIDs") or []
+        return [self._id(f"{name}[{number}]", each) for number, each in enumerate(values)]
 
     def texts(self, name: str) -> list[str]:
         """A list of strings; empty if it is missing."""
-        given = self._typed(name, list, "a list of strings") or []
-        if not all(isinstance(each, str) for each in given):
-            raise self.wrong(name, "a list of strings", given)
-        return given
+        values = self._check_type(name, list, "a list of strings") or []
+        if not all(isinstance(each, str) for each in values):
+            raise self.wrong(name, "a list of strings", values)
+        return values
 
     def moment(self, name: str, default: str | None = None) -> str:
         """A time in UTC, in ISO 8601 as PostgreSQL accepts it. A time without an offset is taken as UTC."""
-        return self._needed(name, self.optional_moment(name), _TIME, default)
+        return self._require(name, self.optional_moment(name), _TIME, default)
 
     def optional_moment(self, name: str) -> str | None:
         """A time as in `moment`, or None."""
@@ -106,36 +106,36 @@ class Fields:
                 return since_1970.isoformat()
         except ValueError:
             raise malformed(f"{self.place}.{name}", f"must be {_TIME}") from None
-        value = self._typed(name, str, _TIME)
+        value = self._check_type(name, str, _TIME)
         if value is None:
             return None
         if len(value) > _MAX_TIME_LENGTH:
             raise self.wrong(name, _TIME, value)
         try:
-            parsed = datetime.fromisoformat(value)
-            parsed = parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+            moment = datetime.fromisoformat(value)
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         except (ValueError, OverflowError):
             raise malformed(f"{self.place}.{name}", f"must be {_TIME}") from None
-        return parsed.isoformat()
+        return moment.isoformat()
 
     def mapping(self, name: str) -> dict[str, Any]:
         """An object; empty if it is missing."""
-        value = self._typed(name, dict, "an object") or {}
+        value = self._check_type(name, dict, "an object") or {}
         if not isinstance(self.values, RawRecord):
             return value
-        kept, numbers = finite(value)
+        finite_value, numbers = finite(value)
         if numbers:
             self.mended[name] = numbers
-        return cast(dict[str, Any], kept)
+        return cast(dict[str, Any], finite_value)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """True or false."""
-        value = self._typed(name, bool, "true or false")
+        value = self._check_type(name, bool, "true or false")
         return default if value is None else value
 
     def whole(self, name: str, low: int, high: int, default: int | None = None) -> int:
         """A whole number in a closed range."""
-        value = self._needed(name, self._typed(name, int, "a whole number"), "a whole number", default)
+        value = self._require(name, self._check_type(name, int, "a whole number"), "a whole number", default)
         if not low <= value <= high:
             raise malformed(f"{self.place}.{name}", f"must be from {low:,} to {high:,}")
         return value
@@ -153,7 +153,7 @@ class Fields:
 
     def optional_number(self, name: str) -> float | None:
         """A finite number or None."""
-        value = self._typed(name, (int, float), "a number or null")
+        value = self._check_type(name, (int, float), "a number or null")
         if value is None:
             return None
         try:
@@ -170,14 +170,14 @@ class Fields:
             return malformed(f"{self.place}.{name}", f"is missing; it must be {right}")
         return malformed(f"{self.place}.{name}", f"must be {right}, not {kind_of(value)}")
 
-    def _typed(self, name: str, kind: type[T] | tuple[type[T], ...], right: str) -> T | None:
+    def _check_type(self, name: str, kind: type[T] | tuple[type[T], ...], right: str) -> T | None:
         """The value, or None if it is missing."""
         value = self.values.get(name)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise self.wrong(name, right, value)
         return value
 
-    def _needed(self, name: str, value: T | None, right: str, default: T | None = None) -> T:
+    def _require(self, name: str, value: T | None, right: str, default: T | None = None) -> T:
         if value is None:
             value = default
         if value is None:
@@ -186,13 +186,13 @@ class Fields:
 
     def _id(self, name: str, value: Any) -> str:
         if isinstance(value, str):
-            lowered = value.lower()
-            if _UUID.fullmatch(lowered):
-                return lowered
+            canonical = value.lower()
+            if _UUID.fullmatch(canonical):
+                return canonical
             if _BARE.fullmatch(value):
                 return str(UUID(value))
-        given = "another string" if isinstance(value, str) else kind_of(value)
-        raise malformed(f"{self.place}.{name}", f"must be a UUID, not {given}")
+        kind = "another string" if isinstance(value, str) else kind_of(value)
+        raise malformed(f"{self.place}.{name}", f"must be a UUID, not {kind}")
 
 
 NEW = [one.name for one in archived_as(Archived.CONTENT) if one.name != "content" and one.type != "timestamptz"]
@@ -208,16 +208,16 @@ def reader(columns: Sequence[ArchiveColumn], now: str) -> Callable[[Fields, int]
     """Returns a function that reads the row of a record with this number. Columns that an import computes are None."""
     empty: Row = dict.fromkeys(("place", *(one.name for one in columns)))
     same = {one.name: one.missing for one in columns if one.type == "timestamptz" and one.missing in empty}
-    optional, needed = list[_Reading](), list[_Reading]()
+    optional, required = list[_Reading](), list[_Reading]()
     for one in columns:
         if one.sql is not None:
             null = one.type not in _COLLECTIONS and (one.missing is None or one.name in same)
-            (optional if null else needed).append(_reading(one, now, null=null))
+            (optional if null else required).append(_reading(one, now, null=null))
 
     def row_of(fields: Fields, number: int) -> Row:
         row, values = empty.copy(), fields.values
         row["place"] = number
-        for name, method, arguments in needed:
+        for name, method, arguments in required:
             row[name] = method(fields, name, *arguments)
         for name, method, arguments in optional:
             if values.get(name) is not None:
@@ -240,14 +240,14 @@ def _reading(column: ArchiveColumn, now: str, *, null: bool) -> _Reading:
     if kind == "memory_state" or (kind == "text" and arguments):
         kind, arguments = "choice", (arguments or STATES,)
     if null:
-        return column.name, _OPTIONAL.get(kind) or _NEEDED[kind], arguments
+        return column.name, _OPTIONAL.get(kind) or _REQUIRED[kind], arguments
     default = now if column.missing == "now" and kind == "timestamptz" else column.missing
-    return column.name, _NEEDED[kind], arguments if default is ... else (*arguments, default)
+    return column.name, _REQUIRED[kind], arguments if default is ... else (*arguments, default)
 
 
 _RANGES = {"integer": (-(2**31), 2**31 - 1), "bigint": (-(2**63), 2**63 - 1)}
 _COLLECTIONS: dict[str, Callable[..., Any]] = {"jsonb": Fields.mapping, "uuid[]": Fields.ids, "text[]": Fields.texts}
-_NEEDED: dict[str, Callable[..., Any]] = {
+_REQUIRED: dict[str, Callable[..., Any]] = {
     "uuid": Fields.id, "text": Fields.text, "choice": Fields.one_of, "timestamptz": Fields.moment,
     "integer": Fields.whole, "bigint": Fields.whole, "boolean": Fields.flag, "bytea": Fields.data,
 }  # fmt: skip

@@ -58,7 +58,7 @@ MAX_DEPTH = 64
 
 
 class BadArchive(OpenMemoryError):
-    """The file is not a valid archive, or is inconsistent. The message says what is wrong and where."""
+    """The file is not a valid archive, or is inconsistent. The message states what is wrong and where."""
 
     code = "invalid_archive"
 

@@ -49,11 +49,12 @@ class StreamedValue(NamedTuple):
 
 
 def entries(
-    read: Read, name: str, *, most: StreamLimits = DEFAULT_LIMITS, wanted: Container[str] | None = None
+    read: Read, name: str, *, most: StreamLimits = DEFAULT_LIMITS, members: Container[str] | None = None
 ) -> Iterator[StreamedValue]:
     """The entries of the object, in order.
 
-    `name` names the object in messages. Members that are not `wanted` are not decoded; their values are None.
+    `name` names the object in messages. `members`: the names of the members to decode; None: all. The values of the
+    others are None.
 
     Raises:
         BadArchive: it is not JSON, not an object, names a member twice, or has an entry that is too large or too deep.
@@ -62,27 +63,27 @@ def entries(
     if text.peek() != b"{":
         raise malformed(name, "must be a JSON object")
     text.take(1)
-    seen: set[str] = set()
+    keys: set[str] = set()
     first = True
     while text.next_of(b"}", first=first, place=name):
         first = False
-        key = _decoded(text.value(name), name, most)
+        key = _decode(text.value(name), name, most)
         if not isinstance(key, str) or text.peek() != b":":
             raise malformed(name, "is not valid JSON: a key and a colon are expected")
         text.take(1)
-        if key in seen:
-            raise malformed(_shown(key), "is there twice")
-        seen.add(key)
-        made = _decoded if wanted is None or key in wanted else _passed
+        if key in keys:
+            raise malformed(_escaped(key), "is there twice")
+        keys.add(key)
+        decode = _decode if members is None or key in members else _check_limits
         if text.peek() != b"[":
-            yield StreamedValue(key, None, made(text.value(_shown(key)), _shown(key), most))
+            yield StreamedValue(key, None, decode(text.value(_escaped(key)), _escaped(key), most))
             continue
         text.take(1)
         yield StreamedValue(key, -1, None)
         number = 0
-        while text.next_of(b"]", first=number == 0, place=_shown(key)):
-            place = f"{_shown(key)}[{number}]"
-            yield StreamedValue(key, number, made(text.value(place), place, most))
+        while text.next_of(b"]", first=number == 0, place=_escaped(key)):
+            place = f"{_escaped(key)}[{number}]"
+            yield StreamedValue(key, number, decode(text.value(place), place, most))
             number += 1
     if text.peek():
         raise malformed(name, "is not valid JSON: there is data after its end")
@@ -98,8 +99,8 @@ def lines(read: Read, name: str, *, most: StreamLimits = DEFAULT_LIMITS) -> Iter
     number = 0
     while True:
         data = read(_CHUNK)
-        whole, found, rest = (rest + data).rpartition(b"\n") if data else (rest, b"", b"")
-        if not found and data:
+        whole, newline, rest = (rest + data).rpartition(b"\n") if data else (rest, b"", b"")
+        if not newline and data:
             if len(rest) > most.bytes:
                 raise malformed(f"{name}, line {number + 1}", _too_large(most))
             continue
@@ -107,7 +108,7 @@ def lines(read: Read, name: str, *, most: StreamLimits = DEFAULT_LIMITS) -> Iter
             number += 1
             if line.strip():
                 place = f"{name}, line {number}"
-                value = _decoded(line, place, most)
+                value = _decode(line, place, most)
                 if not isinstance(value, dict):
                     raise malformed(place, f"must be a JSON object, not {kind_of(value)}")
                 yield place, value
@@ -128,9 +129,9 @@ class _Buffer:
     def peek(self) -> bytes:
         """The next byte that is not whitespace; b"" at the end."""
         while True:
-            found = _BLANK.match(self._data, self._at)
-            assert found is not None
-            self._at = found.end()
+            match = _BLANK.match(self._data, self._at)
+            assert match is not None
+            self._at = match.end()
             if self._at < len(self._data):
                 return self._data[self._at : self._at + 1]
             if not self._more(self._at):
@@ -170,27 +171,27 @@ class _Buffer:
 
     def _match(self, pattern: re.Pattern[bytes], place: str) -> int:
         while True:
-            found = pattern.match(self._data, self._at)
-            if found is not None:
-                return found.end()
+            match = pattern.match(self._data, self._at)
+            if match is not None:
+                return match.end()
             self._grow(place)
 
     def _scalar(self, place: str) -> int:
         while True:
-            found = _SCALAR.match(self._data, self._at)
-            assert found is not None
-            if found.end() < len(self._data) or not self._more(self._at):
-                return found.end()
+            match = _SCALAR.match(self._data, self._at)
+            assert match is not None
+            if match.end() < len(self._data) or not self._more(self._at):
+                return match.end()
             self._check_size(place)
 
     def _nested(self, place: str) -> int:
         depth = 0
         offset = 0
         while True:
-            found = _FLAT.match(self._data, self._at + offset)
-            assert found is not None
-            offset = found.end() - self._at
-            sign = self._data[found.end() : found.end() + 1]
+            match = _FLAT.match(self._data, self._at + offset)
+            assert match is not None
+            offset = match.end() - self._at
+            sign = self._data[match.end() : match.end() + 1]
             if sign in (b"", b'"'):
                 self._grow(place)
                 continue
@@ -215,25 +216,25 @@ class _Buffer:
         # The buffer doubles each time, so a long string is scanned a few times and not once for every chunk.
         pending = self._data[keep:]
         pieces = [pending]
-        wanted = max(_CHUNK, len(pending))
-        while wanted > 0 and (data := self._read(_CHUNK)):
+        remaining = max(_CHUNK, len(pending))
+        while remaining > 0 and (data := self._read(_CHUNK)):
             pieces.append(data)
-            wanted -= len(data)
+            remaining -= len(data)
         self._data = b"".join(pieces)
         self._at -= keep
         return len(pieces) > 1
 
 
-def _decoded(raw: bytes, place: str, most: StreamLimits) -> Any:
-    _passed(raw, place, most)
+def _decode(raw: bytes, place: str, most: StreamLimits) -> Any:
+    _check_limits(raw, place, most)
     raw = replace_in_json(raw)
     if not has_long_number(raw):
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(raw)
-    return _decoded_by_the_letter(raw, place)
+    return _decode_exactly(raw, place)
 
 
-def _passed(raw: bytes, place: str, most: StreamLimits) -> None:
+def _check_limits(raw: bytes, place: str, most: StreamLimits) -> None:
     """Rejects values that are too large, before they are decoded."""
     if len(raw) > most.bytes:
         raise malformed(place, _too_large(most))
@@ -241,7 +242,7 @@ def _passed(raw: bytes, place: str, most: StreamLimits) -> None:
         raise malformed(place, f"has more than {most.values:,} JSON values (limits.json_values)")
 
 
-def _decoded_by_the_letter(raw: bytes, place: str) -> Any:
+def _decode_exactly(raw: bytes, place: str) -> Any:
     """Decodes values written by Python that orjson rejects or rounds. The code that stores them decides their fate."""
     try:
         value = json.loads(raw)
@@ -256,6 +257,6 @@ def _too_large(most: StreamLimits) -> str:
     return f"is larger than {most.bytes:,} bytes"
 
 
-def _shown(key: str) -> str:
+def _escaped(key: str) -> str:
     """A key of the object, escaped for messages."""
     return key.encode("ascii", "backslashreplace").decode()[:60]

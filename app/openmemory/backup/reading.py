@@ -77,10 +77,10 @@ def _records(container: Container, records: Records) -> Iterator[tuple[str, Row]
 
 
 def _tables(container: Container, records: Records) -> Iterator[tuple[str, Row]]:
-    found = False
+    has_memories = False
     with container.open(TABLES) as read:
-        for entry in json_stream.entries(read, TABLES, most=most_of(records.limits), wanted=(*_OBJECTS, *SECTIONS)):
-            found = found or entry.key == "memories"
+        for entry in json_stream.entries(read, TABLES, most=most_of(records.limits), members=(*_OBJECTS, *SECTIONS)):
+            has_memories = has_memories or entry.key == "memories"
             if entry.key in _OBJECTS:
                 if entry.number is not None:
                     raise malformed(entry.key, "must be an object, not a list")
@@ -93,7 +93,7 @@ def _tables(container: Container, records: Records) -> Iterator[tuple[str, Row]]
                     row = records.row(SECTIONS[entry.key], entry.place, entry.number, entry.value)
                     if row is not None:
                         yield row
-    if not found:
+    if not has_memories:
         raise malformed("memories", f"is missing in {TABLES}")
 
 

@@ -1,7 +1,7 @@
 """Detects records that an archive repeats within a short distance.
 
 Only such repetitions compress to almost nothing in a zip. Detecting them early keeps a few bytes from causing millions
-of rows. Repetitions further apart are found once everything has been read.
+of rows. `staging` detects repetitions further apart, once everything has been read.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Records:
     now: str
     left_out: SkippedItems = field(default_factory=SkippedItems)
     user: Row | None = None
-    counted: Counter[str] = field(default_factory=Counter)
+    left_out_counts: Counter[str] = field(default_factory=Counter)
     ours: bool = False
     """True if this service, or another instance of it, wrote the archive, rather than OpenMemory."""
     _recent: RecentRecords = field(default_factory=RecentRecords)
@@ -137,11 +137,11 @@ class Records:
                 return None
         except Invalid as error:
             self.left_out.add(of.item, id_, error.message)
-            self.counted[of.name] += 1
+            self.left_out_counts[of.name] += 1
             return (REFUSED, {"kind": of.name, "place": number, "id": id_}) if of.key == ("id",) else None
         finally:
             if fields.mended:
-                self._tell_mended(fields, of.item, id_)
+                self._report_mended(fields, of.item, id_)
         return table, row
 
     def object(self, key: str, value: Any) -> None:
@@ -155,8 +155,8 @@ class Records:
             version, self.ours = fields.values.get("version"), bool(fields.optional_text("generator"))
             # A hand-written archive may omit the version or write it as a number.
             if version not in (None, VERSION) and (type(version) is not int or str(version) != VERSION):
-                shown = repr(version)[:40] if isinstance(version, str | int) else "another one"
-                raise malformed("export_meta.version", f'must be "{VERSION}", not {shown}')
+                actual = repr(version)[:40] if isinstance(version, str | int) else "another one"
+                raise malformed("export_meta.version", f'must be "{VERSION}", not {actual}')
         elif key == "user":
             self._note_user(Fields(key, value))
 
@@ -171,7 +171,7 @@ class Records:
 
     def _note_user(self, fields: Fields) -> None:
         self.user = row = reader(USER.columns, self.now)(fields, 1)
-        self._tell_mended(fields, "user", row["id"])
+        self._report_mended(fields, "user", row["id"])
         if row["email"] is not None and self.principal.user is not None:
             self.left_out.add("user", row["id"], "email: only a credential for every user may set it")
             row["email"] = None
@@ -186,12 +186,12 @@ class Records:
             self.left_out.add("user", row["id"], error.message)
             row |= {"name": None, "email": None, "metadata": {}}
 
-    def _tell_mended(self, fields: Fields, item: str, id_: str) -> None:
+    def _report_mended(self, fields: Fields, item: str, id_: str) -> None:
         for name, numbers in fields.mended.items():
             self.left_out.mend(item, id_, name, numbers)
 
     def _app(self, _: Fields, row: Row) -> None:
-        row["description"] = self._described(row["description"])
+        row["description"] = self._checked_description(row["description"])
 
     def _category(self, fields: Fields, row: Row) -> None:
         if row["description"] is not None and self.principal.user is not None:
@@ -199,28 +199,28 @@ class Records:
             self.left_out.add("category", row["id"], "description: only a credential for every user may set it")
             row |= {"description": None, "created_at": self.now, "updated_at": self.now}
         [row["name"]] = self.intake.changed(MemoryUpdate(categories=(row["name"],))).categories or ()
-        row["description"] = self._described(row["description"])
+        row["description"] = self._checked_description(row["description"])
         if fields.values.get("own") is not None:
             self._describe(row, Fields(f"{fields.place}.own", row["own"]))
 
     def _describe(self, row: Row, fields: Fields) -> None:
         """Adds the user's own description of a category, with the times of creation and update."""
-        text, created = fields.text("description"), fields.moment("created_at", self.now)
-        updated = fields.moment("updated_at", created)
+        text, created_at = fields.text("description"), fields.moment("created_at", self.now)
+        updated_at = fields.moment("updated_at", created_at)
         try:
             row["own_description"] = descriptions.checked(text, self.intake)
         except Invalid as error:
             self.left_out.add("category", row["id"], f"own.{error.message}")
         else:
-            row |= {"own_created_at": created, "own_updated_at": updated}
+            row |= {"own_created_at": created_at, "own_updated_at": updated_at}
 
     def _memory(self, _: Fields, row: Row) -> None:
-        known = self.intake.created(new_memory(row["content"], row), own=True)
+        memory = self.intake.created(new_memory(row["content"], row), own=True)
         if len(row["category_ids"]) > validation.MAX_CATEGORIES:
             number = len(row["category_ids"])
             raise Invalid("categories", f"has {number} entries; the limit is {validation.MAX_CATEGORIES}")
-        row |= {name: getattr(known, name) for name in NEW}
-        row |= {"content": known.text, "hash": text_hash(known.text), "labels": list(known.labels)}
+        row |= {name: getattr(memory, name) for name in NEW}
+        row |= {"content": memory.text, "hash": text_hash(memory.text), "labels": list(memory.labels)}
 
     def _note_owner(self, owner: str, place: str) -> None:
         if self._owner is None:
@@ -271,7 +271,7 @@ class Records:
         row["metadata"] = _redacted(row["metadata"])
 
     def _project(self, _: Fields, row: Row) -> None:
-        self._speak(row, ("name", "root", "repo", "head", "branch"), self.limits.query, "limits.query")
+        self._redact(row, ("name", "root", "repo", "head", "branch"), self.limits.query, "limits.query")
         row["name"] = row["name"] or row["namespace"]
 
     def _anchor(self, _: Fields, row: Row) -> None:
@@ -282,7 +282,7 @@ class Records:
             row["locator"] = checked_path(row["locator"], "locator")
         else:
             row["locator"] = validation.name(row["locator"], "locator", self.limits)
-        self._speak(row, ("title", "summary"), self.limits.text, "limits.text")
+        self._redact(row, ("title", "summary"), self.limits.text, "limits.text")
 
     def _passage(self, _: Fields, row: Row) -> None:
         if row["kind"] == PassageKind.TURN:
@@ -290,15 +290,15 @@ class Records:
         elif row["role"] is not None:
             raise Invalid("role", "must be left out of a passage of a file")
         heading = row["heading"]
-        self._speak(row, ("content", "heading"), self.limits.text, "limits.text")
+        self._redact(row, ("content", "heading"), self.limits.text, "limits.text")
         row["labels"] = list(self.intake.labels(row["content"], {}))
         row["symbols"] = symbols(row["content"], heading) if row["kind"] == PassageKind.CODE else []
 
-    def _speak(self, row: Row, names: Sequence[str], limit: int, setting: str) -> None:
-        """Checks texts as those of conversations."""
+    def _redact(self, row: Row, names: Sequence[str], limit: int, setting: str) -> None:
+        """Checks texts, and redacts their secrets, as in conversations."""
         for name in names:
             if row[name] is not None:
-                row[name] = self.intake.spoken(validation.text(row[name], name, limit, setting))
+                row[name] = self.intake.redacted(validation.text(row[name], name, limit, setting))
 
     def _vector(self, _: Fields, row: Row) -> bool:
         """The vectors of a text, concatenated. Unusable vectors are no error: the text is embedded again."""
@@ -308,7 +308,7 @@ class Records:
         row["dimension"] = _dimension(row["vector"])
         return row["dimension"] is not None and chunking.endswith(f" of {row['dimension']}")
 
-    def _described(self, description: str | None) -> str | None:
+    def _checked_description(self, description: str | None) -> str | None:
         if description is None or not description.strip():
             return None
         return self.intake.changed(MemoryUpdate(text=description)).text

@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 
 from openmemory.errors import Invalid
 
-SHOWN = 100
+MAX_LISTED = 100
 """Maximum number of items listed individually."""
 
 
-_TOLD = 5
+_MAX_IN_ERROR = 5
 """Maximum number of items listed in the error that rejects an archive."""
 
 
@@ -69,15 +69,15 @@ class ImportReport(BaseModel):
     vectors: int
     adopted_ids: list[str] = Field(
         description="The user and apps, as `user NAME` and `app NAME`, that nothing referred to yet and that have the"
-        f" archive's ids now; the first {SHOWN}."
+        f" archive's ids now; the first {MAX_LISTED}."
     )
     kept_ids: list[str] = Field(
         description="Those that have other ids here than in the archive, and keep them because something refers to them"
-        f" already, or because the archive's ids are taken; the first {SHOWN}."
+        f" already, or because the archive's ids are taken; the first {MAX_LISTED}."
     )
-    left_out: list[LeftOutItem] = Field(description=f"Items that were not imported; the first {SHOWN}.")
+    left_out: list[LeftOutItem] = Field(description=f"Items that were not imported; the first {MAX_LISTED}.")
     mended: int = Field(description="Numbers that JSON does not allow, such as NaN, and that were replaced by null.")
-    notes: list[NoteItem] = Field(description=f"Items that were changed on import; the first {SHOWN}.")
+    notes: list[NoteItem] = Field(description=f"Items that were changed on import; the first {MAX_LISTED}.")
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class SkippedItems:
 
     def add(self, kind: str, id_: str, reason: str) -> None:
         """Adds an item that is left out."""
-        if len(self.items) < SHOWN:
+        if len(self.items) < MAX_LISTED:
             self.items.append(LeftOutItem(kind=kind, id=id_, reason=reason[:300]))
 
     def refuse_any(self) -> None:
@@ -100,8 +100,8 @@ class SkippedItems:
             Invalid: something would be left out; the message lists the first items.
         """
         if self.items:
-            problems = "; ".join(f"{item.kind} {item.id}: {item.reason}" for item in self.items[:_TOLD])
-            more = "" if len(self.items) <= _TOLD else "; and more"
+            problems = "; ".join(f"{item.kind} {item.id}: {item.reason}" for item in self.items[:_MAX_IN_ERROR])
+            more = "" if len(self.items) <= _MAX_IN_ERROR else "; and more"
             raise Invalid(
                 "file",
                 f"contains items that cannot be imported, so nothing was imported: {problems}{more}",
@@ -112,6 +112,6 @@ class SkippedItems:
     def mend(self, kind: str, id_: str, field: str, numbers: int) -> None:
         """Adds an item that is imported with null in place of numbers that JSON cannot represent."""
         self.mended += numbers
-        if len(self.notes) < SHOWN:
+        if len(self.notes) < MAX_LISTED:
             note = f"{field}: {numbers:,} numbers that JSON does not allow, such as NaN, became null"
             self.notes.append(NoteItem(kind=kind, id=id_, note=note))

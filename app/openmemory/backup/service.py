@@ -25,7 +25,7 @@ from openmemory.backup.exporting import ArchiveWriter, ExportSelection
 from openmemory.backup.format import UNPACKED, too_much
 from openmemory.backup.reading import CopyRows, rows
 from openmemory.backup.records import Records
-from openmemory.backup.report import SHOWN, ImportReport, MemoriesReport
+from openmemory.backup.report import MAX_LISTED, ImportReport, MemoriesReport
 from openmemory.capture import restore as of_captures
 from openmemory.categories import shared
 from openmemory.categories.restore import restore_descriptions
@@ -60,9 +60,9 @@ _AT_ONCE = 2
 _READING = 600.0
 _PACE = 50_000
 """Reading an archive may take `_READING` seconds, plus one second for every `_PACE` bytes."""
-_LOOK_EVERY = 16 * 1024 * 1024
+_SPACE_CHECK_BYTES = 16 * 1024 * 1024
 """Bytes copied between two checks of the free disk space."""
-_WRITTEN_AGAIN = 3
+_WRITE_FACTOR = 3
 """The bytes that PostgreSQL writes for each copied byte: rows, indexes and the write-ahead log."""
 _PATIENCE = 30.0
 """The seconds for which another import waits for its turn."""
@@ -75,7 +75,7 @@ _MODEL = 10.0
 """Seconds within which a model must report its dimension."""
 
 
-def no_progress(_stage: Stage, _done: int, _total: int | None) -> None:
+def no_progress(_stage: Stage, _amount: int, _total: int | None) -> None:
     """Ignores the progress."""
 
 
@@ -123,7 +123,7 @@ class Backup:
         caller.must_be_owner("import memories")
         caller.may_write()
 
-    async def export(self, caller: Caller, wanted: ExportSelection) -> BinaryIO:
+    async def export(self, caller: Caller, selection: ExportSelection) -> BinaryIO:
         """A complete archive, positioned at its start. The caller must close it, which frees its disk space.
 
         It is written to a file first. A failure midway is therefore an error and not a partial archive; a slow reader
@@ -137,9 +137,9 @@ class Backup:
             archive, ids = Spool(self._folder), Spool(self._folder)
             try:
                 async with self._database.long_transaction(_MAX_STATEMENT_SECONDS, snapshot=True) as tx:
-                    writer = ArchiveWriter(tx, caller.user_id, wanted, generator=self._generator)
+                    writer = ArchiveWriter(tx, caller.user_id, selection, generator=self._generator)
                     count = await writer.write(archive, ids)
-                await self._log_export(caller, wanted, ids, count)
+                await self._log_export(caller, selection, ids, count)
             except BaseException:
                 archive.close()
                 raise
@@ -148,8 +148,8 @@ class Backup:
         archive.file.seek(0)
         return archive.file
 
-    async def _log_export(self, caller: Caller, wanted: ExportSelection, ids: Spool, count: int) -> None:
-        detail = {"archive": True, "vectors": wanted.vectors, "whole": wanted.whole}
+    async def _log_export(self, caller: Caller, selection: ExportSelection, ids: Spool, count: int) -> None:
+        detail = {"archive": True, "vectors": selection.vectors, "whole": selection.whole}
         ids.seek(0)
         async with self._database.long_transaction(_MAX_STATEMENT_SECONDS) as tx:
             await tx.execute(text("CREATE TEMPORARY TABLE exported (id uuid) ON COMMIT DROP"))
@@ -195,34 +195,34 @@ class Backup:
 
         Raises:
             Invalid: something would be left out, and `on_error` is `fail`.
-            BadArchive: the file is not an archive, or has invalid content; the message says where.
+            BadArchive: the file is not an archive, or has invalid content; the message states where.
             ConflictError: other transactions kept writing the same data.
             Unavailable: PostgreSQL is unavailable, or too many archives are being imported.
         """
         try:
             self.may_import(caller)
-            done, ids, records = await self._restore(caller, archive, mode, progress, on_error, dry_run=dry_run)
+            counts, ids, records = await self._restore(caller, archive, mode, progress, on_error, dry_run=dry_run)
         finally:
             archive.close()
         if not dry_run:
-            self._wrote(caller, done, ids)
+            self._after_import(caller, counts, ids)
         return ImportReport(
-            memories=MemoriesReport.model_validate({**done, "left_out": records.counted["memories"]}),
+            memories=MemoriesReport.model_validate({**counts, "left_out": records.left_out_counts["memories"]}),
             left_out=records.left_out.items,
             mended=records.left_out.mended,
             notes=records.left_out.notes,
-            adopted_ids=ids.adopted[:SHOWN],
-            kept_ids=ids.kept[:SHOWN],
-            **done,
+            adopted_ids=ids.adopted_names[:MAX_LISTED],
+            kept_ids=ids.unchanged_names[:MAX_LISTED],
+            **counts,
         )
 
-    def _wrote(self, caller: Caller, done: dict[str, int], ids: ComparedIds) -> None:
-        if ids.adopted:
+    def _after_import(self, caller: Caller, counts: dict[str, int], ids: ComparedIds) -> None:
+        if ids.adopted_names:
             self._directory.forget(caller.user)
         self._delivery.wake()
-        self._analyze_after_writes.wrote(done["added"] + done["replaced"])
-        self._memories.written["add"] += done["added"]
-        self._memories.written["update"] += done["replaced"]
+        self._analyze_after_writes.wrote(counts["added"] + counts["replaced"])
+        self._memories.written["add"] += counts["added"]
+        self._memories.written["update"] += counts["replaced"]
 
     async def _restore(
         self, caller: Caller, archive: Spool, mode: Mode, progress: Progress, on_error: OnError, *, dry_run: bool
@@ -240,28 +240,28 @@ class Backup:
                     records.left_out.refuse_any()
                 # Others wait for a category of a dry run until it is rolled back. Nothing of it may stay.
                 categories = await shared.make(tx, None if dry_run else self._database)
-                done, ids = await self._write(tx, caller, records, mode, progress, models=models)
+                counts, ids = await self._write(tx, caller, records, mode, progress, models=models)
                 if on_error == "fail":
                     records.left_out.refuse_any()
                 if dry_run:
                     await tx.rollback()
-                return {**done, "categories": categories}, ids, records
+                return {**counts, "categories": categories}, ids, records
 
     async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:
         pending: Iterator[CopyRows] = rows(container, records)
         progress("reading", 0, container.size)
-        whole = unseen = 0
+        total = unchecked = 0
         seconds = _READING + container.size / _PACE
         try:
             async with asyncio.timeout(seconds) as deadline:
-                while (copied := await asyncio.to_thread(next, pending, None)) is not None:
-                    whole += len(copied.data)
-                    unseen += len(copied.data)
-                    if unseen >= _LOOK_EVERY:
-                        unseen = 0
-                        await asyncio.to_thread(look_for_room, self._folder, _WRITTEN_AGAIN * whole)
-                    await _copy(tx, copied.table, copied.data)
-                    progress("reading", copied.read, container.size)
+                while (batch := await asyncio.to_thread(next, pending, None)) is not None:
+                    total += len(batch.data)
+                    unchecked += len(batch.data)
+                    if unchecked >= _SPACE_CHECK_BYTES:
+                        unchecked = 0
+                        await asyncio.to_thread(look_for_room, self._folder, _WRITE_FACTOR * total)
+                    await _copy(tx, batch.table, batch.data)
+                    progress("reading", batch.read, container.size)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -269,17 +269,17 @@ class Backup:
 
     async def _models(self) -> list[tuple[str, int]]:
         """The models in use, with their dimensions. A model that does not answer is included if it ever did."""
-        found = []
+        models = []
         for space in (self._spaces.serving, self._spaces.building):
             if space is not None:
                 with suppress(EmbedderUnavailable, TimeoutError):
                     async with asyncio.timeout(_MODEL):
-                        found.append((space.model, await space.dimension()))
-        return found
+                        models.append((space.model, await space.dimension()))
+        return models
 
     async def _check(self, tx: Tx, records: Records) -> None:
         await staging.reject_duplicates(tx)
-        for item, id_, problem in await staging.orphans(tx, SHOWN):
+        for item, id_, problem in await staging.orphans(tx, MAX_LISTED):
             records.left_out.add(item, id_, problem)
         if not records.ours:
             for id_ in await drop_unbound_rules(tx):
@@ -308,15 +308,15 @@ class Backup:
                     apps = await planning.plan(tx, owner, overwrite=mode == "overwrite")
                     progress("writing", 1, 2)
                     detail = {"mode": mode, **({"former_user_id": ids.former_user_id} if ids.former_user_id else {})}
-                    described = {"descriptions": await restore_descriptions(tx, owner)}
-                    done = await writing.write(tx, owner, detail={**detail, **described}, models=models)
+                    descriptions = {"descriptions": await restore_descriptions(tx, owner)}
+                    counts = await writing.write(tx, owner, detail={**detail, **descriptions}, models=models)
                     if records.user is not None:
                         await restore_user(tx, owner, records.user)
-                    captures, no_captures = await of_captures.restore_captures(tx, owner, SHOWN)
+                    captures, no_captures = await of_captures.restore_captures(tx, owner, MAX_LISTED)
                     await of_projects.restore_links(tx, owner)
                     await of_projects.restore_projects(tx, owner)
                     pieces = await of_sources.restore_sources(tx, owner, models=models)
-                    lost = [*await writing.lost(tx, SHOWN), *no_captures]
+                    unwritten_records = [*await writing.unwritten_records(tx, MAX_LISTED), *no_captures]
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
                 if isinstance(error.orig, pg.NumericValueOutOfRange):
@@ -330,9 +330,9 @@ class Backup:
                     words = "Other requests changed the same memories during the import."
                     raise ConflictError(words, code="import_conflict", hint="Send it again.") from error
             else:
-                for kind, id_, problem in lost:
+                for kind, id_, problem in unwritten_records:
                     records.left_out.add(kind, id_, problem)
-                return {**done, **described, "apps": apps, "captures": captures, "passages": pieces}, ids
+                return {**counts, **descriptions, "apps": apps, "captures": captures, "passages": pieces}, ids
         raise AssertionError("unreachable")
 
 

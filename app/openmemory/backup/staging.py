@@ -58,8 +58,8 @@ _ORPHANS = text(" UNION ALL ".join(_orphans(one) for one in LISTS.values() if on
 async def make(tx: Tx) -> None:
     """Create the tables for this transaction."""
     for name, columns in TABLES.items():
-        typed = ", ".join(f"{column} {type_}" for column, type_ in columns)
-        await tx.execute(text(f"CREATE TEMPORARY TABLE {name} ({typed}) ON COMMIT DROP"))
+        definitions = ", ".join(f"{column} {type_}" for column, type_ in columns)
+        await tx.execute(text(f"CREATE TEMPORARY TABLE {name} ({definitions}) ON COMMIT DROP"))
 
 
 async def prepare(tx: Tx) -> None:
@@ -73,7 +73,7 @@ async def prepare(tx: Tx) -> None:
 
 
 async def reject_duplicates(tx: Tx) -> None:
-    """Looks for records with the same key.
+    """Require that no two records have the same key.
 
     Raises:
         BadArchive: there are two; the message names both places.
@@ -82,10 +82,10 @@ async def reject_duplicates(tx: Tx) -> None:
         if not of.columns or of.repeated != "refused":
             continue
         records = _WITH_REFUSED.format(table=of.staging, kind=kind) if of.key == ("id",) else of.staging
-        twice = text(_TWICE.format(records=records, key=", ".join(of.key)))
-        if found := (await tx.execute(twice)).one_or_none():
+        query = text(_TWICE.format(records=records, key=", ".join(of.key)))
+        if row := (await tx.execute(query)).one_or_none():
             place = "{}, line {}" if kind in MEMBERS else "{}[{}]"
-            first, second = (place.format(kind, number) for number in found)
+            first, second = (place.format(kind, number) for number in row)
             raise malformed(f"{second}.{of.field}", f"must be unique; {first} has the same")
 
 

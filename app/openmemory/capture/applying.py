@@ -23,7 +23,7 @@ from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import superseding
-from openmemory.memories.lifecycle.superseding import SAID_AT
+from openmemory.memories.lifecycle.superseding import WRITTEN_AT
 from openmemory.memories.models import Memory
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
@@ -140,7 +140,7 @@ class Applying:
         query = (
             select(
                 Memory.content, Memory.revision, Memory.state, Memory.metadata_.label("metadata"),
-                Memory.valid_until, Memory.superseded_by, CATEGORY_NAMES.label("categories"), SAID_AT.label("said"),
+                Memory.valid_until, Memory.superseded_by, CATEGORY_NAMES.label("categories"), WRITTEN_AT.label("said"),
             )
             .where(Memory.id == memory.id, readable_by(self.caller, Memory))
             .with_for_update(of=Memory, key_share=True)
@@ -199,7 +199,7 @@ class Applying:
         new_metadata = None if metadata is before["metadata"] else metadata
         change = self.intake.changed(MemoryUpdate(decision.text, new_metadata, categories))
         await changes.update_text(
-            self.tx, self.caller, Memory.id == memory.id, change, self.intake.labels, said=self.at
+            self.tx, self.caller, Memory.id == memory.id, change, self.intake.labels, changed_at=self.at
         )
         revision = await self.tx.scalar(select(Memory.revision).where(Memory.id == memory.id))
         if revision == memory.revision:
@@ -238,7 +238,7 @@ async def newest(tx: Tx, caller: Caller, namespace: str, *, besides: list[UUID],
 
 async def _prompt_memories(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: int) -> list[PromptMemory]:
     query = (
-        select(Memory.id, Memory.content, Memory.revision, SAID_AT.label("said"))
+        select(Memory.id, Memory.content, Memory.revision, WRITTEN_AT.label("said"))
         .where(which, func.cardinality(Memory.labels) == 0, readable_by(caller, Memory))
         .order_by(Memory.created_at.desc(), Memory.id.desc())
         .limit(limit)

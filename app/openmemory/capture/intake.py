@@ -29,7 +29,7 @@ def checked(new: CaptureCreate, intake: Intake, limits: LimitSettings) -> Captur
         validation.text(turn.content, f"messages[{number}].content", limits.text, "limits.text")
     validation.part("".join(turn.content for turn in new.messages), "messages", 4 * limits.text, "4 x limits.text")
     like = replace(_plain(intake.created(replace(new.like, text="conversation"))), text="")
-    turns = tuple(replace(turn, content=intake.spoken(turn.content)) for turn in new.messages)
+    turns = tuple(replace(turn, content=intake.redacted(turn.content)) for turn in new.messages)
     return replace(new, like=like, messages=turns)
 
 

@@ -8,6 +8,7 @@ from openmemory.access.restore import DERIVED
 from openmemory.audit import audit_log
 from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.identity.caller import Caller
 
 _TO_FIND = (
@@ -44,21 +45,7 @@ _FIND = text(
     WHERE c.id = i.id
     """  # noqa: S608 - as above
 )
-# A capture comes in only with all of its operations, because a partial set cannot be undone.
-_PROBLEMS = text(
-    """
-    UPDATE incoming_captures AS i SET problem = p.problem
-    FROM (
-        SELECT DISTINCT ON (s.capture_id) s.capture_id,
-            coalesce(s.problem, 'is about a memory that did not come in') AS problem
-        FROM incoming_capture_steps AS s
-        WHERE s.problem IS NOT NULL OR (s.kind = 'operation'
-            AND (s.memory_target IS NULL OR (s.superseded_id IS NOT NULL AND s.superseded_target IS NULL)))
-        ORDER BY s.capture_id, s.place
-    ) AS p
-    WHERE p.capture_id = i.id AND NOT i.known
-    """
-)
+_PROBLEMS = text(load_sql(__name__, "problems"))
 _STEPS = """
     coalesce((
         SELECT jsonb_agg({step} ORDER BY s.number) FROM incoming_capture_steps AS s
@@ -78,26 +65,7 @@ _REFUSED = _STEPS.format(
     step="""
         s.body || CASE WHEN s.memory_target IS NULL THEN '{}' ELSE jsonb_build_object('id', s.memory_target) END""",
 )
-_ADD = text(
-    f"""
-    INSERT INTO captures (id, user_id, app_id, namespace, status, input, options, principal, hash,
-        attempts, bad_answers, calls, prompt_tokens, completion_tokens, error, model, seconds, created_at, updated_at,
-        finished_at, operations, refused, memory_ids)
-    SELECT i.target, :user, i.app_target, i.namespace, i.status, i.input, i.options, i.principal, i.hash,
-        i.attempts, i.bad_answers, i.calls, i.prompt_tokens, i.completion_tokens, i.error, i.model, i.seconds,
-        i.created_at, i.updated_at,
-        CASE WHEN i.status <> 'pending' THEN least(coalesce(i.finished_at, i.updated_at), now()) END,
-        {_OPERATIONS}, {_REFUSED},
-        ARRAY(
-            SELECT DISTINCT t.id FROM incoming_capture_steps AS s
-            CROSS JOIN LATERAL (VALUES (s.memory_target), (s.superseded_target)) AS t(id)
-            WHERE s.capture_id = i.id AND t.id IS NOT NULL ORDER BY 1)
-    FROM incoming_captures AS i
-    WHERE i.problem IS NULL AND NOT i.known
-    ORDER BY i.place
-    RETURNING id
-    """  # noqa: S608 - as above
-)
+_ADD = text(load_sql(__name__, "add", operations=_OPERATIONS, refused=_REFUSED))
 _NOT_TAKEN = text("SELECT id, problem FROM incoming_captures WHERE problem IS NOT NULL ORDER BY place LIMIT :most")
 
 

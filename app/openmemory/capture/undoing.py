@@ -97,7 +97,9 @@ async def _unupdate(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str,
     if row.revision != each["revision"] or row.state is State.DELETED:
         raise _conflict(each["id"])
     change = MemoryUpdate(before["content"], before["metadata"], tuple(before["categories"]))
-    await changes.update_text(tx, caller, Memory.id == row.id, change, intake.labels, restored=row.revision - 1)
+    await changes.update_text(
+        tx, caller, Memory.id == row.id, change, intake.labels, restored_revision=row.revision - 1
+    )
     await access_log.record(tx, caller, AccessType.UPDATE, [row.id])
 
 

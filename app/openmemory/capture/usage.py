@@ -15,6 +15,7 @@ from openmemory.capture.schemas import Spent, SpentByApp, Usage
 from openmemory.capture.status import WAITS, Status
 from openmemory.capture.visibility import own
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 
@@ -27,20 +28,7 @@ USUAL = 30
 ENDS = (Status.DONE, Status.FAILED, Status.UNDONE)
 _SUMS = tuple(Spent.model_fields)
 
-# The lock on the app's row makes a concurrent erasure of its user wait. If the app is gone, nothing is recorded.
-_NOTE = text(
-    """
-    INSERT INTO capture_usage AS u (user_id, app_id, namespace, day, calls, prompt_tokens, completion_tokens, seconds,
-        done, failed, undone)
-    SELECT a.owner_id, a.id, :namespace, (now() AT TIME ZONE 'UTC')::date, :calls, :prompt_tokens, :completion_tokens,
-        :seconds, :done, :failed, :undone
-    FROM apps AS a WHERE a.id = :app_id FOR KEY SHARE
-    ON CONFLICT (app_id, day, namespace) DO UPDATE SET calls = u.calls + excluded.calls,
-        prompt_tokens = u.prompt_tokens + excluded.prompt_tokens,
-        completion_tokens = u.completion_tokens + excluded.completion_tokens, seconds = u.seconds + excluded.seconds,
-        done = u.done + excluded.done, failed = u.failed + excluded.failed, undone = u.undone + excluded.undone
-    """
-).bindparams(bindparam("app_id", type_=Uuid))
+_NOTE = text(load_sql(__name__, "record")).bindparams(bindparam("app_id", type_=Uuid))
 
 
 async def record(

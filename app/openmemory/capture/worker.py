@@ -396,8 +396,8 @@ class Worker:
             try:
                 async with self._database.statement() as tx:
                     await queue.renew(tx, claimed, lease=LEASE)
-            except Unavailable as error:
-                log.warning("a lease could not be renewed: %s", error)
+            except Unavailable as error:  # `database` logs this once
+                log.debug("a lease could not be renewed: %s", error)
 
 
 def _failure_columns(claimed: ClaimedCapture, error: str, pause: float, bad_answers: int) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject
 from openmemory.config.sections import CategorySettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
+from openmemory.database.sql_files import load_sql
 from openmemory.embeddings.port import Embedder, EmbedderUnavailable
 from openmemory.errors import ConflictError, Unavailable
 from openmemory.identity.caller import Caller
@@ -127,21 +128,7 @@ _POSTPONE = text(
     WHERE memory_id = ANY(:ids) AND due_at < 'infinity'
     """
 ).bindparams(bindparam("ids", type_=_IDS))
-# Starts from the few waiting memories, not from all memories of the user. If a new assignment of all memories was
-# requested, these are counted too.
-_WAITING = text(
-    f"""
-    SELECT count(*) + (
-            SELECT count(*) FROM memories AS m
-            WHERE EXISTS (SELECT FROM reclassification_requests WHERE user_id = :user) AND m.user_id = :user
-                AND NOT EXISTS (SELECT FROM pending_categorizations AS k WHERE k.memory_id = m.id)
-                AND {requests.CATEGORIZABLE}
-        ) AS waiting,
-        count(*) FILTER (WHERE k.attempts > 0) AS failed
-    FROM (SELECT memory_id, attempts FROM pending_categorizations WHERE due_at < 'infinity' OFFSET 0) AS k
-    JOIN memories AS m ON m.id = k.memory_id WHERE m.user_id = :user
-    """  # noqa: S608 - only a constant is put in
-)
+_WAITING = text(load_sql(__name__, "waiting", categorizable=requests.CATEGORIZABLE))
 
 
 class CategoryAssignment:

@@ -19,6 +19,7 @@ from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject, described
 from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import ConflictError, NotFound, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.identity.names import category_name
@@ -31,29 +32,9 @@ OWN = 100
 """The maximum number of categories of a user's own, besides OpenMemory's."""
 
 
-# A user's own description takes precedence over the shared one. The shared one counts only for categories that the
-# user's clients have assigned.
-_OWN = text(
-    """
-    SELECT u.id AS user_id, c.*
-    FROM unnest(:users) AS u(id) CROSS JOIN LATERAL (
-        (SELECT c.id, c.name, d.description, 'user' AS described_by, d.created_at, d.updated_at
-        FROM category_descriptions AS d JOIN categories AS c ON c.id = d.category_id
-        WHERE d.user_id = u.id ORDER BY c.name LIMIT :most)
-        UNION ALL
-        (SELECT c.id, c.name, c.description, 'everybody', NULL, NULL FROM categories AS c
-        WHERE c.description IS NOT NULL AND c.description <> '' AND c.name <> ALL(:known)
-            AND c.description NOT LIKE 'Automatically created category%'
-            AND EXISTS (
-                SELECT FROM memory_categories AS f
-                WHERE f.user_id = u.id AND f.category_id = c.id AND NOT f.automatic)
-            AND NOT EXISTS (
-                SELECT FROM category_descriptions AS d WHERE d.user_id = u.id AND d.category_id = c.id)
-        ORDER BY c.name LIMIT :most)
-        ORDER BY described_by DESC, name LIMIT :most
-    ) AS c
-    """
-).bindparams(bindparam("users", type_=ARRAY(PG_UUID())), bindparam("known", type_=ARRAY(TEXT)))
+_OWN = text(load_sql(__name__, "own")).bindparams(
+    bindparam("users", type_=ARRAY(PG_UUID())), bindparam("known", type_=ARRAY(TEXT))
+)
 
 
 class Descriptions:

@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -38,20 +39,7 @@ CATEGORIZABLE = """
     EXISTS (SELECT FROM embeddings AS e WHERE e.kind = 'memory' AND e.id = m.id AND e.text_hash = m.hash)
     AND NOT EXISTS (SELECT FROM memory_categories AS f WHERE f.memory_id = m.id AND NOT f.automatic)
 """
-QUEUE_PAGE = text(
-    f"""
-    WITH page AS (
-        SELECT m.id, m.created_at, m.hash FROM memories AS m
-        WHERE m.user_id = :user AND (m.created_at, m.id) > (CAST(:made AS timestamptz), CAST(:id AS uuid))
-        ORDER BY m.created_at, m.id LIMIT :limit FOR KEY SHARE
-    ), queued AS (
-        INSERT INTO pending_categorizations (memory_id) SELECT m.id FROM page AS m WHERE {CATEGORIZABLE} ORDER BY 1
-        ON CONFLICT (memory_id) DO UPDATE SET due_at = now(), attempts = 0, last_error = NULL
-            WHERE pending_categorizations.due_at < 'infinity'
-    )
-    SELECT created_at, id FROM page ORDER BY created_at DESC, id DESC LIMIT 1
-    """  # noqa: S608 - only a constant is put in
-)
+QUEUE_PAGE = text(load_sql(__name__, "queue_page", categorizable=CATEGORIZABLE))
 
 
 class _After(NamedTuple):

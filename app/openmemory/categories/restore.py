@@ -7,25 +7,11 @@ from sqlalchemy import text
 from openmemory.categories import requests
 from openmemory.categories.descriptions import OWN
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.identity.caller import Caller
 
 _TO_TELL = text("ALTER TABLE incoming_categories ADD problem text")
-# The user's existing description stays; of two for one category the first is imported.
-_LIMIT = text(
-    """
-    UPDATE incoming_categories AS i SET problem = CASE
-        WHEN n.turn + (SELECT count(*) FROM category_descriptions WHERE user_id = :user) > :number
-            THEN 'own.description: is one too many: a user describes at most ' || CAST(:number AS text) ELSE '' END
-    FROM (
-        SELECT id, row_number() OVER (ORDER BY place) AS turn FROM (
-            SELECT DISTINCT ON (target) id, place FROM incoming_categories AS c
-            WHERE own_description IS NOT NULL AND NOT EXISTS (
-                SELECT FROM category_descriptions AS d WHERE d.user_id = :user AND d.category_id = c.target)
-            ORDER BY target, place) AS new
-    ) AS n
-    WHERE n.id = i.id
-    """
-)
+_LIMIT = text(load_sql(__name__, "limit"))
 _ADD = text(
     """
     INSERT INTO category_descriptions (user_id, category_id, description, created_at, updated_at)

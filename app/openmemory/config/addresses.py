@@ -52,7 +52,7 @@ def parsed(host: str) -> IP | None:
         return None
 
 
-def meant(address: IP) -> IP:
+def effective_address(address: IP) -> IP:
     """Returns the IPv4 address behind a mapped, NAT64 or 6to4 address; any other address unchanged."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
@@ -64,18 +64,18 @@ def meant(address: IP) -> IP:
 def network_of(address: str | None) -> str:
     """The network that one client is assumed to own: a /64 for IPv6, the smallest that a machine gets, or else the
     address itself."""
-    found = parsed(address or "")
-    if found is None:
+    ip = parsed(address or "")
+    if ip is None:
         return (address or "local")[:64]
-    found = found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    return f"{ipaddress.IPv6Address(int(found) >> 64 << 64)}/64"
+    ip = ip.ipv4_mapped or ip if isinstance(ip, ipaddress.IPv6Address) else ip
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    return f"{ipaddress.IPv6Address(int(ip) >> 64 << 64)}/64"
 
 
 def not_public(address: IP) -> str | None:
     """Returns the kind of an address in words if it is not on the public internet; None if it is public."""
-    address = meant(address)
+    address = effective_address(address)
     for words, networks in _NOT_PUBLIC:
         if any(address in network for network in networks):
             return words
@@ -101,7 +101,7 @@ class Allowed:
         """Parse `host`, `host:port`, an address with or without port, or a CIDR.
 
         Raises:
-            ValueError: it is none of them; the message says what is valid.
+            ValueError: it is none of them; the message states what is valid.
         """
         whole = text.strip().lower()
         if "://" in whole:
@@ -111,15 +111,15 @@ class Allowed:
         address = parsed(whole)
         if address is not None:
             return cls(network=ipaddress.ip_network(address))
-        bracketed = re.fullmatch(r"\[(.*)\](?::([0-9]+))?", whole)
-        host, port = (bracketed[1], bracketed[2]) if bracketed else _split(whole)
+        match = re.fullmatch(r"\[(.*)\](?::([0-9]+))?", whole)
+        host, port = (match[1], match[2]) if match else _split(whole)
         number = int(port) if port else None
         if number is not None and not 1 <= number <= 65_535:
             raise ValueError(f"{text!r} has a port that is not from 1 to 65535")
         address = parsed(host)
         if address is not None:
             return cls(network=ipaddress.ip_network(address), port=number)
-        if bracketed or not _NAME.fullmatch(host):
+        if match or not _NAME.fullmatch(host):
             raise ValueError(f"{text!r} must be a host, host:port, address or CIDR such as 10.0.0.0/8")
         return cls(name=host, port=number)
 
@@ -131,7 +131,7 @@ class Allowed:
         """Returns True if this entry is that address or a network that contains it."""
         if self.network is None or self.port not in (None, port):
             return False
-        return address in self.network or meant(address) in self.network
+        return address in self.network or effective_address(address) in self.network
 
 
 def _network(text: str) -> Network:
@@ -156,7 +156,7 @@ def web_url(text: str, *, base: bool = True) -> str:
     """Returns a web URL after checking it has no credentials. `base`: other URLs are built on it, so it has no query.
 
     Raises:
-        ValueError: it is not one; the message says what is wrong.
+        ValueError: it is not one; the message states what is wrong.
     """
     try:
         parts = urlsplit(text)

@@ -73,37 +73,39 @@ class LegacySettings:
 
     def lines(self) -> list[str]:
         """The lines that are logged at startup."""
-        found = []
-        for how, notes in (("in use", self.used), ("without effect", self.ignored)):
+        lines = []
+        for effect, notes in (("in use", self.used), ("without effect", self.ignored)):
             if notes:
-                told = "; ".join(f"{name} ({meaning})" for name, meaning in notes.items())
-                found.append(f"variables of older memory servers {how}: {told}")
-        if found:
-            found.append(f"{SWITCH}=off leaves all of them aside; `openmemory config` shows what is in force")
-        return found
+                variables = "; ".join(f"{name} ({meaning})" for name, meaning in notes.items())
+                lines.append(f"variables of older memory servers {effect}: {variables}")
+        if lines:
+            lines.append(f"{SWITCH}=off leaves all of them aside; `openmemory config` shows what is in force")
+        return lines
 
 
 NOTHING = LegacySettings()
 
 
 def inherit(
-    environ: Mapping[str, str], given: Mapping[Path_, object], *, account: str | None, in_container: bool
+    environ: Mapping[str, str], settings: Mapping[Path_, object], *, account: str | None, in_container: bool
 ) -> LegacySettings:
-    """Read the variables. `given` are the settings that other sources already define; `account` is the name of the
+    """Read the variables. `settings` are those that other sources already define; `account` is the name of the
     account that runs this process.
 
     An empty variable counts as unset, because Compose passes unset variables on as empty.
     """
     if environ.get(SWITCH, "").strip().lower() in ("off", "0", "no", "false"):
         return NOTHING
-    reading = _Reading({name: value.strip() for name, value in environ.items() if value.strip()}, given, in_container)
+    reading = _Reading(
+        {name: value.strip() for name, value in environ.items() if value.strip()}, settings, in_container
+    )
     reading.user(account)
     reading.database()
     reading.qdrant()
     reading.pimemento()
-    chosen = {reading.model("embedder"), reading.model("llm")}
+    providers = {reading.model("embedder"), reading.model("llm")}
     reading.openai_key()
-    if "ollama" not in chosen:
+    if "ollama" not in providers:
         reading.ignore("no model is asked of Ollama; EMBEDDER_PROVIDER=ollama chooses one", *_OLLAMA_ADDRESSES)
     for name, advice in OBSOLETE.items():
         reading.ignore(advice, name)
@@ -111,27 +113,27 @@ def inherit(
 
 
 class _Reading:
-    """Collects the settings and notes found so far."""
+    """Collects the settings and notes."""
 
-    def __init__(self, environ: Mapping[str, str], given: Mapping[Path_, object], in_container: bool) -> None:
+    def __init__(self, environ: Mapping[str, str], settings: Mapping[Path_, object], in_container: bool) -> None:
         self._environ = environ
-        self._given = given
+        self._settings = settings
         self._in_container = in_container
         self.values: dict[Path_, tuple[str, str]] = {}
         self.used: dict[str, str] = {}
         self.ignored: dict[str, str] = {}
 
     def user(self, account: str | None) -> None:
-        """Login shells set USER to the account's own name, so only a different name is meant for OpenMemory."""
+        """Login shells set USER to the account's own name, so only a different name is the user of OpenMemory."""
         name = self._environ.get("USER")
         if name is not None and name != account and len(name) <= 256:
-            self._take(("access", "default_user"), name, "USER", about=": the user when a request names none")
+            self._use(("access", "default_user"), name, "USER", about=": the user when a request names none")
 
     def database(self) -> None:
         """Accepts PostgreSQL addresses only. Before any write, the server is checked for tables of something else."""
         url = self._environ.get("DATABASE_URL", "")
         if re.match(r"postgres(ql)?(\+\w+)?://", url):
-            self._take(("database", "url"), url, "DATABASE_URL")
+            self._use(("database", "url"), url, "DATABASE_URL")
         elif url.startswith("sqlite"):
             advice = "memories are in PostgreSQL; take over the old file with `openmemory import openmemory FILE`"
             self.ignore(advice, "DATABASE_URL")
@@ -142,7 +144,7 @@ class _Reading:
         """A Qdrant server, by its URL or by host and port."""
         url, host = self._environ.get("QDRANT_URL"), self._environ.get("QDRANT_HOST")
         if url is not None and re.match(r"https?://.", url):
-            self._take(("qdrant", "url"), url, "QDRANT_URL")
+            self._use(("qdrant", "url"), url, "QDRANT_URL")
             self.ignore("QDRANT_URL says where Qdrant is", "QDRANT_HOST", "QDRANT_PORT")
             return
         self.ignore("it must begin with http:// or https://", "QDRANT_URL")
@@ -150,7 +152,7 @@ class _Reading:
         if host is None:
             self.ignore("it has a meaning only with QDRANT_HOST", "QDRANT_PORT")
         elif re.fullmatch(r"[A-Za-z0-9_.-]+:[0-9]{1,5}", address):
-            self._take(("qdrant", "url"), f"http://{address}", "QDRANT_HOST", "QDRANT_PORT")
+            self._use(("qdrant", "url"), f"http://{address}", "QDRANT_HOST", "QDRANT_PORT")
         else:
             advice = "the two make no address; set OPENMEMORY_QDRANT_URL, such as http://host:6333"
             self.ignore(advice, "QDRANT_HOST", "QDRANT_PORT")
@@ -159,17 +161,17 @@ class _Reading:
         """The variables of Pimemento that have a setting of their own here."""
         for name, path in _PIMEMENTO.items():
             if (value := self._environ.get(name)) is not None:
-                self._take(path, value, name)
+                self._use(path, value, name)
 
     def model(self, part: str) -> str:
         """Read one of the two models and return its provider. Unless a provider is chosen, no provider is called."""
         names = {
             setting: f"{part.upper()}_{setting.upper()}" for setting in ("provider", "model", "api_key", "base_url")
         }
-        ours = next((".".join(path) for path in self._given if path[0] == part and path[-1] in names), None)
+        ours = next((".".join(path) for path in self._settings if path[0] == part and path[-1] in names), None)
         if ours is not None:
             self.ignore(f"{ours} is set", *names.values())
-            return self._said(part, "provider")
+            return self._value(part, "provider")
         provider = self._environ.get(names["provider"], "").lower()
         if not provider:
             instead = "the packaged model is used" if part == "embedder" else "no language model is chosen"
@@ -183,7 +185,7 @@ class _Reading:
                 value = provider if setting == "provider" else value
                 if setting == "base_url" and provider == "ollama":
                     value = self._reachable(value)
-                self._take((part, setting), value, name)
+                self._use((part, setting), value, name)
         if provider == "ollama":
             self._ollama(part)
         elif part == "llm" and provider == "openai" and "LLM_MODEL" not in self._environ:
@@ -195,9 +197,9 @@ class _Reading:
         if (key := self._environ.get("OPENAI_API_KEY")) is None:
             return
         for part in ("embedder", "llm"):
-            elsewhere = self._said(part, "base_url") or self._said(part, "api_key")
-            if self._said(part, "provider") == "openai" and not elsewhere:
-                self._put((part, "api_key"), key, "OPENAI_API_KEY")
+            elsewhere = self._value(part, "base_url") or self._value(part, "api_key")
+            if self._value(part, "provider") == "openai" and not elsewhere:
+                self._record((part, "api_key"), key, "OPENAI_API_KEY")
         advice = "nothing is sent to OpenAI unless its model is chosen, as by EMBEDDER_PROVIDER=openai"
         self.ignore(advice, "OPENAI_API_KEY")
 
@@ -212,7 +214,7 @@ class _Reading:
         if (part, "base_url") in self.values:
             return
         if (name := next((one for one in _OLLAMA_ADDRESSES if one in self._environ), None)) is not None:
-            self._take((part, "base_url"), self._reachable(self._environ[name]), name)
+            self._use((part, "base_url"), self._reachable(self._environ[name]), name)
         elif self._in_container:
             self.values[part, "base_url"] = (self._reachable("localhost"), f"{part.upper()}_PROVIDER")
 
@@ -222,27 +224,27 @@ class _Reading:
         host = parts.hostname or "localhost"
         if host in _LOCAL_HOSTS:
             host = _DOCKER_HOST if self._in_container else "localhost"
-        bracketed = f"[{host}]" if ":" in host else host
+        host_part = f"[{host}]" if ":" in host else host
         number = parts.port or (_OLLAMA_PORT if parts.scheme == "http" else None)
-        return f"{parts.scheme}://{bracketed}{f':{number}' if number else ''}{parts.path.rstrip('/')}"
+        return f"{parts.scheme}://{host_part}{f':{number}' if number else ''}{parts.path.rstrip('/')}"
 
-    def _said(self, part: str, setting: str) -> str:
-        given = self._given.get((part, setting))
-        return self.values.get((part, setting), ("", ""))[0] if given is None else str(given)
+    def _value(self, part: str, setting: str) -> str:
+        value = self._settings.get((part, setting))
+        return self.values.get((part, setting), ("", ""))[0] if value is None else str(value)
 
-    def _take(self, path: Path_, value: str, *names: str, about: str = "") -> None:
+    def _use(self, path: Path_, value: str, *names: str, about: str = "") -> None:
         """Use a value, made of these variables, unless another source sets it."""
-        if path in self._given:
+        if path in self._settings:
             self.ignore(f"{'.'.join(path)} is set", *names)
         else:
-            self._put(path, value, *names, about=about)
+            self._record(path, value, *names, about=about)
 
-    def _put(self, path: Path_, value: str, *names: str, about: str = "") -> None:
+    def _record(self, path: Path_, value: str, *names: str, about: str = "") -> None:
         self.values[path] = (value, names[0])
         for name in names:
             if name in self._environ:
-                known = f"{self.used[name]}, " if name in self.used else ""
-                self.used[name] = f"{known}{'.'.join(path)}{about}"
+                prefix = f"{self.used[name]}, " if name in self.used else ""
+                self.used[name] = f"{prefix}{'.'.join(path)}{about}"
 
 
 def account_name() -> str | None:

@@ -259,7 +259,7 @@ class OAuthSettings(Section):
 
     @property
     def scopes(self) -> list[str]:
-        """The scopes that clients may ask for, as the issuer names them."""
+        """The scopes that clients may request, as the issuer names them."""
         return [self.scope_prefix + scope for scope in ("read", "write", *(["admin"] if self.admins else []))]
 
     @field_validator("issuer")
@@ -395,7 +395,7 @@ class DocumentSettings(Section):
     @field_validator("key")
     @classmethod
     def _of_32_bytes(cls, key: SecretStr) -> SecretStr:
-        if (given := key.get_secret_value()) and len(_base64(given)) != 32:
+        if (text := key.get_secret_value()) and len(_base64(text)) != 32:
             raise ValueError("must be 32 bytes in base64, as `openssl rand -base64 32` prints them")
         return key
 
@@ -421,8 +421,8 @@ class DocumentSettings(Section):
 
     def key_bytes(self) -> bytes | None:
         """The key as bytes; None if it is the one in the data folder."""
-        given = self.key.get_secret_value()
-        return _base64(given) if given else None
+        text = self.key.get_secret_value()
+        return _base64(text) if text else None
 
 
 def _base64(text: str) -> bytes:

@@ -120,7 +120,7 @@ class LlmSettings(Section):
         return value
 
     @property
-    def chosen(self) -> bool:
+    def configured(self) -> bool:
         """Returns True if a language model is configured."""
         return self.provider != "none"
 
@@ -339,14 +339,14 @@ class Settings(Section):
 
 def keys(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
     """Returns every settable key with its field, in the order of the file: ('http', 'cors_origins') → FieldInfo."""
-    found: dict[tuple[str, ...], Any] = {}
+    fields: dict[tuple[str, ...], Any] = {}
     for name, info in model.model_fields.items():
         section = info.annotation
         if isinstance(section, type) and issubclass(section, Section):
-            found |= keys(section, (*path, name))
+            fields |= keys(section, (*path, name))
         else:
-            found[*path, name] = info
-    return found
+            fields[*path, name] = info
+    return fields
 
 
 def entries(file: SettingsFile) -> dict[tuple[str, ...], Any]:
@@ -355,13 +355,13 @@ def entries(file: SettingsFile) -> dict[tuple[str, ...], Any]:
     Raises:
         SetupError: it is not valid TOML, or has an unknown key.
     """
-    found = flat_entries(file, Settings.model_fields)
-    known = keys()
-    for path in found:
-        if path not in known:
+    values = flat_entries(file, Settings.model_fields)
+    fields = keys()
+    for path in values:
+        if path not in fields:
             name = ".".join(path)
-            raise SetupError(f"{file.path}: unknown key {name!r}{_nearest(name, ['.'.join(key) for key in known])}")
-    return found
+            raise SetupError(f"{file.path}: unknown key {name!r}{_nearest(name, ['.'.join(key) for key in fields])}")
+    return values
 
 
 def load(
@@ -373,8 +373,8 @@ def load(
 ) -> Settings:
     """Read and check the settings.
 
-    `file`: a TOML file, which must exist if given. Otherwise `OPENMEMORY_CONFIG` names it, and otherwise there is none:
-    nothing is read because of the working folder. `flags`: dotted key → value; None means "not given". `inherit`: the
+    `file`: a TOML file, which must exist. None: `OPENMEMORY_CONFIG` names it, and otherwise there is none: nothing is
+    read because of the working folder. `flags`: dotted key → value; None: not set. `inherit`: the
     variables of older memory servers count.
 
     Raises:
@@ -382,50 +382,50 @@ def load(
             the valid values.
     """
     environ = os.environ if environ is None else environ
-    given: dict[tuple[str, ...], Any] = {}
+    flat_values: dict[tuple[str, ...], Any] = {}
     sources: dict[tuple[str, ...], str] = {}
     values: dict[str, Any] = {}
 
-    def put(path: tuple[str, ...], value: Any, where: str) -> None:
+    def set_value(path: tuple[str, ...], value: Any, where: str) -> None:
         target = values
         for part in path[:-1]:
             target = target.setdefault(part, {})
-        target[path[-1]] = given[path] = value
+        target[path[-1]] = flat_values[path] = value
         sources[path] = where
 
-    source = file if isinstance(file, SettingsFile) else _named(file, environ)
+    source = file if isinstance(file, SettingsFile) else _settings_file(file, environ)
     from_file = entries(source) if source else {}
-    used = source.path if source and from_file else None
+    file_path = source.path if source and from_file else None
     for path, value in from_file.items():
-        put(path, value, f"{used}: {'.'.join(path)}")
-    known = keys()
-    names = {PREFIX + "_".join(path).upper(): path for path in known}
-    unknown: list[str] = []
+        set_value(path, value, f"{file_path}: {'.'.join(path)}")
+    fields = keys()
+    names = {PREFIX + "_".join(path).upper(): path for path in fields}
+    unknown_names: list[str] = []
     for name, text in environ.items():
         if not name.startswith(PREFIX) or name.startswith(_NOT_SETTINGS):
             continue
         if name not in names:
-            if close := _mistyped(name, list(names)):
+            if close := _similar_variable(name, list(names)):
                 raise SetupError(f"environment: unknown setting {name}; did you mean {close!r}?")
-            unknown.append(name)
+            unknown_names.append(name)
             continue
-        put(names[name], _parse(text, known[names[name]].annotation), f"environment: {name}")
+        set_value(names[name], _parse(text, fields[names[name]].annotation), f"environment: {name}")
     for dotted, value in (flags or {}).items():
         if value is not None:
             path_ = tuple(dotted.split("."))
-            put(path_, value, "--" + path_[-1].replace("_", "-"))
-    inherited = legacy_env.NOTHING
+            set_value(path_, value, "--" + path_[-1].replace("_", "-"))
+    legacy = legacy_env.NOTHING
     if inherit:
         account, in_container = legacy_env.account_name(), legacy_env.within_container()
-        inherited = legacy_env.inherit(environ, given, account=account, in_container=in_container)
-        for key, (value, name) in inherited.values.items():
-            put(key, value, f"environment: {name}")
+        legacy = legacy_env.inherit(environ, flat_values, account=account, in_container=in_container)
+        for key, (value, name) in legacy.values.items():
+            set_value(key, value, f"environment: {name}")
     try:
         settings = Settings.model_validate(values)
-        settings._inherited = inherited
-        settings._unknown = tuple(unknown)
+        settings._inherited = legacy
+        settings._unknown = tuple(unknown_names)
         settings._sources = sources
-        settings._file = used
+        settings._file = file_path
         return settings
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
@@ -449,7 +449,7 @@ def source_key() -> str | None:
     return os.environ.get("QDRANT_API_KEY") or None
 
 
-def _named(file: Path | None, environ: Mapping[str, str]) -> SettingsFile | None:
+def _settings_file(file: Path | None, environ: Mapping[str, str]) -> SettingsFile | None:
     file = file or named_file(environ=environ)
     return None if file is None else read_settings_file(file)
 
@@ -466,16 +466,18 @@ def _parse(text: str, annotation: Any) -> Any:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _mistyped(name: str, known: list[str]) -> str | None:
-    """Returns the setting that a variable seems to mean. The common prefix would make every name look alike."""
+def _similar_variable(name: str, names: list[str]) -> str | None:
+    """Returns the variable of a setting that has a similar name. The common prefix would make every name look alike."""
     import difflib
 
-    found = difflib.get_close_matches(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in known], 1, 0.75)
-    return PREFIX + found[0] if found else None
+    matches = difflib.get_close_matches(
+        name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in names], 1, 0.75
+    )
+    return PREFIX + matches[0] if matches else None
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def _nearest(name: str, names: list[str]) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; valid ones are {', '.join(sorted(known)[:8])} …"
+    matches = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {matches[0]!r}?" if matches else f"; valid ones are {', '.join(sorted(names)[:8])} …"

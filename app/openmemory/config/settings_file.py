@@ -1,4 +1,4 @@
-"""Settings files: which one is named, and what it holds."""
+"""Settings files: their path and their content."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class SettingsFile(NamedTuple):
 
 
 def named_file(file: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Path | None:
-    """The settings file given by an option or by `OPENMEMORY_CONFIG`, whatever the working folder; None if none is."""
-    named = file or (os.environ if environ is None else environ).get(VARIABLE)
-    return Path(named).absolute() if named else None
+    """The settings file that an option or `OPENMEMORY_CONFIG` names, whatever the working folder; None if none is."""
+    path = file or (os.environ if environ is None else environ).get(VARIABLE)
+    return Path(path).absolute() if path else None
 
 
 def read_settings_file(path: Path) -> SettingsFile:

@@ -33,16 +33,16 @@ class CompiledStatement:
     """One compiled statement with named parameters, whose rows are named tuples.
 
     `plain`: rows are tuples, which is faster for many rows. `binary`: values come in the server's binary format, which
-    halves the size of bytes and is no faster for other types. `kept`: the server keeps the prepared statement.
+    halves the size of bytes and is no faster for other types. `prepare`: the server stores the prepared statement.
 
     Raises:
         ValueError: a parameter is a list that must be expanded, as for `in_()`; use `= any(array)` instead.
     """
 
     def __init__(
-        self, statement: ClauseElement, *, plain: bool = False, binary: bool = False, kept: bool = True
+        self, statement: ClauseElement, *, plain: bool = False, binary: bool = False, prepare: bool = True
     ) -> None:
-        self._kept = kept
+        self._prepare = prepare
         self._binary = binary
         self._row_factory: Any = tuple_row if plain else namedtuple_row
         compiled: Any = statement.compile(dialect=_DIALECT)
@@ -61,11 +61,11 @@ class CompiledStatement:
         Raises:
             sqlalchemy.exc.DBAPIError: as SQLAlchemy would raise it; a broken connection is invalidated.
         """
-        given = self._arguments(values)
+        arguments = self._arguments(values)
         driver = await driver_of(tx)
         cursor = AsyncRawCursor(driver, row_factory=self._row_factory)
         try:
-            await cursor.execute(self._sql, given, prepare=self._kept, binary=self._binary)
+            await cursor.execute(self._sql, arguments, prepare=self._prepare, binary=self._binary)
             return await cursor.fetchall()
         except psycopg.Error as error:
             if broken := driver.closed:
@@ -82,8 +82,8 @@ class CompiledStatement:
 
     def _arguments(self, values: Mapping[str, Any]) -> list[Any]:
         defaults = self._defaults
-        given = []
+        arguments = []
         for name, process in self._parameters:
             value = values[name] if name in values else defaults[name]
-            given.append(value if process is None else process(value))
-        return given
+            arguments.append(value if process is None else process(value))
+        return arguments

@@ -33,7 +33,7 @@ Tx = AsyncConnection
 """A connection inside a transaction. Inner functions take it as their first argument and never commit."""
 
 _GRACE = 2.0
-"""Seconds beyond `statement_timeout` that PostgreSQL is given to report a cancelled statement."""
+"""Seconds beyond `statement_timeout` in which PostgreSQL may report a cancelled statement."""
 
 _NO_POOL: dict[str, Any] = {"poolclass": NullPool, "pool_reset_on_return": None}
 """For engines whose connections `ConnectionPool` keeps. What it closes has nothing to roll back."""
@@ -41,7 +41,7 @@ _NO_POOL: dict[str, Any] = {"poolclass": NullPool, "pool_reset_on_return": None}
 _OLD = 1800
 """Seconds after which a connection is reopened before it is used again."""
 
-_SAID_EVERY = 30.0
+_REPORT_INTERVAL = 30.0
 """Seconds between two log lines that report that PostgreSQL is down."""
 
 
@@ -80,7 +80,7 @@ def _session(settings: DatabaseSettings) -> dict[str, str]:
 
 
 def _lock_timeout(seconds: int) -> str:
-    """A little less than the timeout of a statement, so that one that waits for a lock says so."""
+    """A little less than the timeout of a statement, so that a statement that waits for a lock reports the lock."""
     return f"{900 * seconds}ms"
 
 
@@ -96,14 +96,14 @@ def normal_url(url: str) -> str:
         SetupError: it is not a PostgreSQL URL. The message never repeats it, because it may contain a password.
     """
     try:
-        parsed = make_url(url)
+        parsed_url = make_url(url)
     except exc.ArgumentError:
         raise SetupError("database.url: not an address; valid is postgresql://user:password@host:5432/name") from None
-    if parsed.drivername.partition("+")[0] not in {"postgresql", "postgres"}:
+    if parsed_url.drivername.partition("+")[0] not in {"postgresql", "postgres"}:
         raise SetupError(
-            f"database.url: {parsed.drivername!r} is not supported; valid is postgresql://user:password@host:5432/name"
+            f"database.url: {parsed_url.drivername!r} is not supported; valid is postgresql://user:password@host:5432/name"
         )
-    return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    return parsed_url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
 
 
 def reaching(url: URL, connect_timeout: int) -> dict[str, Any]:
@@ -133,10 +133,12 @@ class Database:
         self.url = normal_url(url)
         self._settings = settings
         self._heart = LivenessCheck(self._touch)
-        parsed = make_url(self.url)
-        given = str(parsed.query.get("options", ""))
+        parsed_url = make_url(self.url)
+        url_options = str(parsed_url.query.get("options", ""))
         session = [f"-c {name}={value}" for name, value in _session(settings).items()]
-        self._reaching = reaching(parsed, settings.connect_timeout) | {"options": " ".join([given, *session]).strip()}
+        self._reaching = reaching(parsed_url, settings.connect_timeout) | {
+            "options": " ".join([url_options, *session]).strip()
+        }
         options: dict[str, Any] = {
             "hide_parameters": True,
             "json_serializer": exact_json.for_jsonb,
@@ -148,17 +150,17 @@ class Database:
         # Separate pools: switching one connection's mode for every statement costs as much as a short statement.
         options["isolation_level"] = "AUTOCOMMIT"
         self._statements = self._pool(create_async_engine(self.url, **options, **_NO_POOL), size)
-        planned = {"options": f"{self._reaching['options']} {_PLANNED}"}
-        options["connect_args"] = options["connect_args"] | planned
+        plan_options = {"options": f"{self._reaching['options']} {_PLANNED}"}
+        options["connect_args"] = options["connect_args"] | plan_options
         self._planned = self._pool(create_async_engine(self.url, **options, **_NO_POOL), size)
         self.engine = self._transactions.engine
         self.failures = 0
         """The number of transactions and statements that failed because PostgreSQL was down."""
         self._suspect_until = 0.0
         self._away_since: float | None = None
-        self._said: float | None = None
-        self._crowded: float | None = None
-        self._told = False
+        self._last_report: float | None = None
+        self._last_crowded_report: float | None = None
+        self._outage_reported = False
         """True if the log reported the current outage. Only then does it also report the recovery."""
 
     @asynccontextmanager
@@ -257,7 +259,7 @@ class Database:
             await pool.close()
 
     def _pool(self, engine: AsyncEngine, size: int) -> ConnectionPool:
-        event.listen(engine.sync_engine, "connect", _opened)
+        event.listen(engine.sync_engine, "connect", _record_opening)
         limit = CheckoutLimit(size, stalled=self._settings.connect_timeout, longest=self._settings.pool_timeout)
         return ConnectionPool(engine, self._fit, size=size, limit=limit, make_room=self._make_room)
 
@@ -268,8 +270,8 @@ class Database:
             if await pool.drop_idle():
                 return True
         now = time.monotonic()
-        if self._crowded is None or now - self._crowded >= _SAID_EVERY:
-            self._crowded = now
+        if self._last_crowded_report is None or now - self._last_crowded_report >= _REPORT_INTERVAL:
+            self._last_crowded_report = now
             log.warning("PostgreSQL grants no further connection; requests wait for those that are open")
         return False
 
@@ -296,20 +298,20 @@ class Database:
         its server may have vanished silently."""
         return max(self._suspect_until, time.monotonic() - _OLD) < opened and not ended(driver)
 
-    def _failed(self, since: float, reason: BaseException, *, broken: bool) -> None:
+    def _record_failure(self, since: float, reason: BaseException, *, broken: bool) -> None:
         """Record that an operation that began at `since` failed because PostgreSQL was down."""
         now = time.monotonic()
         self.failures += 1
         if broken:
             self._suspect_until = max(self._suspect_until, since)
         if self._away_since is None:
-            self._away_since, self._told = since, False
-        if self._said is None or now - self._said >= _SAID_EVERY:
-            self._said, self._told = now, True
+            self._away_since, self._outage_reported = since, False
+        if self._last_report is None or now - self._last_report >= _REPORT_INTERVAL:
+            self._last_report, self._outage_reported = now, True
             log.warning("PostgreSQL does not answer: %s", _first_line(reason))
 
-    def _answered(self) -> None:
-        if self._away_since is not None and self._told:
+    def _record_answer(self) -> None:
+        if self._away_since is not None and self._outage_reported:
             log.warning("PostgreSQL answers again, after %.1f s", time.monotonic() - self._away_since)
         self._away_since = None
 
@@ -327,7 +329,7 @@ class _Outage:
         database = self._database
         if error is None:
             if database._away_since is not None:
-                database._answered()
+                database._record_answer()
             return
         broken = isinstance(error, exc.DBAPIError) and error.connection_invalidated
         refusal = unavailable(error, broken=broken)
@@ -336,11 +338,11 @@ class _Outage:
         if not isinstance(error, exc.TimeoutError) and not isinstance(refusal, WriteConflict):
             cause = cause_of(error)
             # A read-only server may have been replaced by another, so its connections are useless too.
-            database._failed(self._since, cause, broken=broken or isinstance(cause, pg.ReadOnlySqlTransaction))
+            database._record_failure(self._since, cause, broken=broken or isinstance(cause, pg.ReadOnlySqlTransaction))
         raise refusal from error
 
 
-def _opened(_: Any, record: Any) -> None:
+def _record_opening(_: Any, record: Any) -> None:
     record.info["opened"] = time.monotonic()
 
 

@@ -41,11 +41,11 @@ async def pool_size(database: Database, settings: DatabaseSettings, *, processes
         Unavailable: PostgreSQL does not answer.
     """
     async with database.statement() as tx:
-        granted = int((await tx.execute(_GRANTED)).scalar_one())
-    fitting = max(1, min(settings.pool_size, ((granted - _SPARE) // processes - 1) // 3))
-    if fitting < settings.pool_size:
+        limit = int((await tx.execute(_GRANTED)).scalar_one())
+    size = max(1, min(settings.pool_size, ((limit - _SPARE) // processes - 1) // 3))
+    if size < settings.pool_size:
         log.warning(
             "PostgreSQL grants %d connections, so each pool has %d of them and not %d (database.pool_size)",
-            granted, fitting, settings.pool_size,
+            limit, size, settings.pool_size,
         )  # fmt: skip
-    return fitting
+    return size

@@ -55,15 +55,15 @@ class LivenessCheck:
 
     def __init__(self, connect: Callable[[], Awaitable[AsyncConnection[Any]]]) -> None:
         self._connect = connect
-        self._asking: asyncio.Task[bool] | None = None
+        self._task: asyncio.Task[bool] | None = None
 
     async def beats(self) -> bool:
         """Returns True if the server answers. Takes no longer than opening a connection may take."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask(), name="postgres-heart")
-        return await asyncio.shield(self._asking)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._check(), name="postgres-heart")
+        return await asyncio.shield(self._task)
 
-    async def _ask(self) -> bool:
+    async def _check(self) -> bool:
         try:
             connection = await self._connect()
         except Error as error:
@@ -74,7 +74,7 @@ class LivenessCheck:
 
 
 def ended(connection: AsyncConnection[Any]) -> bool:
-    """Returns True if an idle connection was closed: the only data that arrives unasked is that notification."""
+    """Returns True if an idle connection was closed. The server sends no other data to an idle connection."""
     try:
         poll = select.poll()
         poll.register(connection.pgconn.socket, select.POLLIN)

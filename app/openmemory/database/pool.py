@@ -72,9 +72,9 @@ class CheckoutLimit:
         try:
             while not turn.done():
                 limit = min(max(since, self._last) + self._stalled, since + self._longest)
-                if (left := limit - time.monotonic()) <= 0:
+                if (remaining := limit - time.monotonic()) <= 0:
                     raise exc.TimeoutError(f"all {self._size} connections are in use")
-                await asyncio.wait({turn}, timeout=left)
+                await asyncio.wait({turn}, timeout=remaining)
         except BaseException:
             if turn.cancel():
                 self._line.remove(turn)
@@ -140,7 +140,7 @@ class ConnectionPool:
             sqlalchemy.exc.TimeoutError: all connections stayed in use.
             sqlalchemy.exc.DBAPIError: no connection can be opened.
         """
-        connection = await self._acquired()
+        connection = await self._acquire()
         self._used += 1
         worked = False
         try:
@@ -148,19 +148,19 @@ class ConnectionPool:
             worked = True
         finally:
             try:
-                await self._returned(connection)
+                await self._release(connection)
             finally:
                 self._used -= 1
                 self._limit.leave(worked=worked)
 
-    async def _acquired(self) -> AsyncConnection:
+    async def _acquire(self) -> AsyncConnection:
         since, first = time.monotonic(), False
         while True:
             await self._limit.enter(since, first=first)
             try:
                 while True:
                     try:
-                        return await self._taken()
+                        return await self._reuse_or_connect()
                     except exc.DBAPIError as error:
                         if not has_no_room(error):
                             raise
@@ -186,7 +186,7 @@ class ConnectionPool:
             await _close(self._idle.pop().connection)
         await self.engine.dispose()
 
-    async def _taken(self) -> AsyncConnection:
+    async def _reuse_or_connect(self) -> AsyncConnection:
         while self._idle:
             idle = self._idle.pop()
             if self._fit(idle.opened, idle.driver):
@@ -194,7 +194,7 @@ class ConnectionPool:
             await _close(idle.connection)
         return await self.engine.connect()
 
-    async def _returned(self, connection: AsyncConnection) -> None:
+    async def _release(self, connection: AsyncConnection) -> None:
         if self._closed or connection.closed or connection.invalidated:
             await _close(connection)
             return

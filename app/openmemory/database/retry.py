@@ -30,14 +30,14 @@ def retry_on_conflict(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
     """
 
     @functools.wraps(work)
-    async def until_done(*arguments: P.args, **named: P.kwargs) -> T:
+    async def with_retries(*arguments: P.args, **options: P.kwargs) -> T:
         for attempt in range(1, _ATTEMPTS):
             try:
-                return await work(*arguments, **named)
+                return await work(*arguments, **options)
             except WriteConflict:
                 log.debug("%s met a write conflict, attempt %d of %d", work.__qualname__, attempt, _ATTEMPTS)
             # Two transactions that collided would collide again if they waited equally long.
             await asyncio.sleep(_PAUSE * 2 ** (attempt - 1) * random.uniform(0.25, 1))  # noqa: S311 - hides nothing
-        return await work(*arguments, **named)
+        return await work(*arguments, **options)
 
-    return until_done
+    return with_retries

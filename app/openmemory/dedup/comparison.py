@@ -18,6 +18,7 @@ from sqlalchemy import text
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
+from openmemory.database.sql_files import load_sql
 from openmemory.dedup.replacement import LONGEST, Verdict, judge
 from openmemory.dedup.replacement_weights import digest
 from openmemory.embeddings.chance import USUAL, ChanceCosine
@@ -222,21 +223,7 @@ _FORGET = text(
         AND (n.newer = m.id OR (n.older = m.id AND n.older_hash <> m.hash))
     """
 )
-_KEEP = text(
-    """
-    INSERT INTO near_memories (newer, older, user_id, newer_hash, older_hash, nearness, probability, said_at)
-    SELECT p.newer, p.older, o.user_id, p.newer_hash, p.older_hash, p.nearness, p.probability, p.said_at
-    FROM unnest(CAST(:newer AS uuid[]), CAST(:older AS uuid[]), CAST(:newer_hashes AS text[]),
-        CAST(:older_hashes AS text[]), CAST(:nearnesses AS real[]), CAST(:probabilities AS real[]),
-        CAST(:times AS timestamptz[]))
-        AS p(newer, older, newer_hash, older_hash, nearness, probability, said_at)
-    JOIN memories AS n ON n.id = p.newer
-    JOIN memories AS o ON o.id = p.older
-    FOR KEY SHARE OF n, o
-    ON CONFLICT (newer, older) DO UPDATE SET newer_hash = excluded.newer_hash, older_hash = excluded.older_hash,
-        nearness = excluded.nearness, probability = excluded.probability, said_at = excluded.said_at
-    """
-)
+_KEEP = text(load_sql(__name__, "keep"))
 # A memory that changed meanwhile has a new version, and stays in the queue. A locked row is changing, so it stays too.
 _DELETE_COMPARED = text(
     """

@@ -218,7 +218,7 @@ class Duplicates:
                 Memory.id,
                 Memory.metadata_.label("metadata"),
                 CATEGORY_NAMES.label("categories"),
-                superseding.SAID_AT.label("said"),
+                superseding.WRITTEN_AT.label("said"),
             )
             .where(self._candidates(caller, new, [alike.id]), Memory.revision == alike.revision)
             .with_for_update(of=Memory, key_share=True)

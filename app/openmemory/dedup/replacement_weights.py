@@ -52,6 +52,6 @@ WEIGHTS = {
 
 
 def digest() -> str:
-    """The digest of these weights. Pairs that were judged by weights with another one are judged again."""
+    """The digest of these weights. Pairs that were compared under another digest are compared again."""
     weights = (USUAL_NEARNESS, UNSURE_FROM, REPLACES_FROM, BIAS, sorted(WEIGHTS.items()))
     return hashlib.sha256(repr(weights).encode()).hexdigest()

@@ -28,10 +28,10 @@ class SharedScope:
     """The fields of the metadata whose values must be the same."""
 
     def rewritable(self, caller: Caller) -> ColumnElement[bool]:
-        """The memories that a text may rewrite. Execute with `caller.parameters` and `values`.
+        """A condition: memories that a text may be merged into. Execute it with `caller.parameters` and `values`.
 
-        Excludes memories that hold for a period only, and those flagged as prompt injection. An expiry is no obstacle,
-        because the newer text brings its own.
+        Excludes memories that hold for a period only, and those flagged as prompt injection. An expiry is no obstacle:
+        the newer text replaces it.
         """
         same = (Memory.metadata_[field].astext == bindparam(f"field_{field}", type_=Text) for field in self.fields)
         return and_(

@@ -30,7 +30,7 @@ from openmemory.index.sync.reconcile import Reconciler
 from openmemory.memories.models import Memory
 from openmemory.objects.service import Objects
 from openmemory.resilience.circuit_breaker import BreakerState
-from openmemory.saved_settings.row import stored_now
+from openmemory.saved_settings.row import read_settings
 from openmemory.saved_settings.trials import Trials
 from openmemory.schema.catalogue import in_words, lacking_now
 from openmemory.sources.models import Passage
@@ -155,7 +155,7 @@ class Health:
                 for name, count in (await tx.execute(_COUNTS)).one()._mapping.items():
                     counts[name] = count
                 sizes["database"] = (await tx.execute(_DATABASE_SIZE)).scalar_one()
-                unreadable = (await stored_now(tx)).unreadable
+                unreadable = (await read_settings(tx)).unreadable
                 captures = await backlog(tx)
                 counts |= {"captures_waiting": captures.waiting, "captures_failed": captures.failed}
                 problems += captures.problems
@@ -265,7 +265,7 @@ class Health:
         return found
 
     async def _language_model(self) -> dict[str, Any]:
-        model = None if self._models is None else await self._models.ask_language_model()
+        model = None if self._models is None else await self._models.probe_language_model()
         return {} if model is None else {"model": model}
 
 

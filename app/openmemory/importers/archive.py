@@ -108,10 +108,10 @@ class UserArchive:
         )
 
     def _by_app(self) -> dict[str, int]:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for row in self._rows("SELECT app_id, count(*) AS n FROM memories WHERE user_id = :user GROUP BY app_id"):
-            found[self._apps[self._same[row["app_id"]]]] += row["n"]
-        return dict(found.most_common())
+            counts[self._apps[self._same[row["app_id"]]]] += row["n"]
+        return dict(counts.most_common())
 
     def write(self, path: Path | Spool, show: Callable[[int, int | None], None]) -> None:
         """Writes the archive. Calls `show` with the number of memories written and their total."""
@@ -180,12 +180,12 @@ class UserArchive:
 
     def _rule(self, row: Row) -> dict[str, Any]:
         about_app = row["object_type"] == "app" and row["object_id"] in self._same
-        changed = {"object_id": self._same[row["object_id"]]} if about_app else {}
-        return _plain(row) | {"subject_id": self._same[row["subject_id"]]} | changed
+        changes = {"object_id": self._same[row["object_id"]]} if about_app else {}
+        return _plain(row) | {"subject_id": self._same[row["subject_id"]]} | changes
 
     def _policy(self, row: Row) -> dict[str, Any]:
-        named = row["criteria_type"] == "app"
-        return _plain(row) | ({"criteria_id": self._same[row["criteria_id"]]} if named else {})
+        is_of_app = row["criteria_type"] == "app"
+        return _plain(row) | ({"criteria_id": self._same[row["criteria_id"]]} if is_of_app else {})
 
 
 _MEMBERS = {

@@ -24,9 +24,9 @@ class CleanedJson(str):
     numbers: int
 
     def __new__(cls, text: str, numbers: int) -> Self:
-        made = super().__new__(cls, text)
-        made.numbers = numbers
-        return made
+        instance = super().__new__(cls, text)
+        instance.numbers = numbers
+        return instance
 
 
 def identifier(name: str, value: Any) -> str:
@@ -48,10 +48,10 @@ def words(name: str, value: Any) -> str:
 
 def text(name: str, value: Any) -> str:
     """A string that is not blank."""
-    found = words(name, value)
-    if not found.strip():
+    string = words(name, value)
+    if not string.strip():
         raise Unusable(f"{name}: must not be empty")
-    return found
+    return string
 
 
 def mapping(name: str, value: Any) -> str:
@@ -67,19 +67,19 @@ def mapping(name: str, value: Any) -> str:
     if not isinstance(value, dict):
         raise Unusable(f"{name}: must be a JSON object")
     try:
-        kept, numbers = exact_json.finite(replace_in(value))
-        found = exact_json.dumps(kept).decode()
+        finite_value, numbers = exact_json.finite(replace_in(value))
+        json_text = exact_json.dumps(finite_value).decode()
     except (TypeError, RecursionError):
         raise Unusable(f"{name}: must be valid JSON without very deep nesting") from None
-    return CleanedJson(found, numbers) if numbers else found
+    return CleanedJson(json_text, numbers) if numbers else json_text
 
 
 def state(name: str, value: Any) -> str:
     """A state, from the name or the value of the old enum, in upper or lower case."""
-    found = str(value).rpartition(".")[2].lower()
-    if found not in STATES:
+    member = str(value).rpartition(".")[2].lower()
+    if member not in STATES:
         raise Unusable(f"{name}: must be one of {', '.join(STATES)}")
-    return found
+    return member
 
 
 def moment(name: str, value: Any) -> str:
@@ -87,8 +87,8 @@ def moment(name: str, value: Any) -> str:
     try:
         if (since_1970 := epoch_time(value)) is not None:
             return since_1970.isoformat()
-        parsed = datetime.fromisoformat(words(name, value).strip())
-        return (parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)).isoformat()
+        timestamp = datetime.fromisoformat(words(name, value).strip())
+        return (timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)).isoformat()
     except (ValueError, OverflowError, OSError):
         raise Unusable(f"{name}: must be a time in ISO 8601, or seconds since 1970") from None
 
@@ -99,16 +99,16 @@ def names(value: Any) -> list[str]:
         value = _json_list(value) or value.split(",")
     if not isinstance(value, list):
         return []
-    given = (each.get("name") if isinstance(each, dict) else each for each in value)
-    return list(dict.fromkeys(name for each in given if isinstance(each, str) and (name := each.strip())))
+    entries = (each.get("name") if isinstance(each, dict) else each for each in value)
+    return list(dict.fromkeys(name for each in entries if isinstance(each, str) and (name := each.strip())))
 
 
 def _json_list(text: str) -> list[Any] | None:
     try:
-        found = json.loads(text) if text.lstrip().startswith("[") else None
+        document = json.loads(text) if text.lstrip().startswith("[") else None
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, list) else None
+    return document if isinstance(document, list) else None
 
 
 def flag(_: str, value: Any) -> int:

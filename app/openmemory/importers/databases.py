@@ -1,4 +1,4 @@
-"""The tables of another program, which are only read: how a reader asks for them, whatever database holds them."""
+"""The tables of another program, which are only read, whatever database contains them."""
 
 from __future__ import annotations
 
@@ -34,16 +34,20 @@ def must_have(database: ForeignDatabase, program: str, tables: Mapping[str, Sequ
     """Refuses a database that lacks one of the tables, or one of these columns of it.
 
     Raises:
-        BadSource: something is missing; the message says what.
+        BadSource: something is missing; the message names it.
     """
-    lost = [name for name in tables if name not in database.columns]
-    without = [
+    missing_tables = [name for name in tables if name not in database.columns]
+    missing_columns = [
         f"{name}.{column}"
         for name, columns in tables.items()
         for column in columns
-        if name not in lost and column not in database.columns[name]
+        if name not in missing_tables and column not in database.columns[name]
     ]
-    missing = [f"{sort} {', '.join(found)}" for sort, found in (("table", lost), ("column", without)) if found]
+    missing = [
+        f"{sort} {', '.join(names)}"
+        for sort, names in (("table", missing_tables), ("column", missing_columns))
+        if names
+    ]
     if missing:
         raise BadSource(f"must be a database of {program}; it has no {' and no '.join(missing)}")
 
@@ -61,19 +65,19 @@ def read(
     """
     present = [name for name in tables if name in database.columns]
     total = sum(map(database.count, present))
-    done = 0
+    row_count = 0
     for table in present:
         columns = [name for name in tables[table] if name in database.columns[table]]
         by = [name for name in (order or {}).get(table, ()) if name in database.columns[table]]
         for row in database.rows(table, columns, by):
             yield table, row
-            done += 1
-            if done % _SHOW_EVERY == 0:
-                show(done, total)
+            row_count += 1
+            if row_count % _SHOW_EVERY == 0:
+                show(row_count, total)
     show(total, total)
 
 
-def left_out(database: ForeignDatabase, reasons: Mapping[str, str]) -> list[str]:
+def skipped_table_notes(database: ForeignDatabase, reasons: Mapping[str, str]) -> list[str]:
     """A sentence for each of these tables that has rows. `reasons`: why its rows are not imported."""
     counts = {table: database.count(table) for table in reasons if table in database.columns}
     return [f"Not imported: {count:,} rows of {table}, {reasons[table]}." for table, count in counts.items() if count]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from openmemory.importers.cleaning import text, words
-from openmemory.importers.databases import ForeignDatabase, Show, left_out, must_have, read
-from openmemory.importers.filling import Filling, filled, named, object_of, parsed
+from openmemory.importers.databases import ForeignDatabase, Show, must_have, read, skipped_table_notes
+from openmemory.importers.filling import Filling, filled, object_of, parsed, text_or_none
 from openmemory.serialization import exact_json
 from openmemory.sources.cutting import kind_of, language_of
 from openmemory.sources.models import PassageKind, SourceKind
@@ -18,7 +18,7 @@ _TABLES = {
     "file_index": ("project_id", "file_path", "file_type", "symbols", "summary", "last_indexed"),
 }
 _NEEDED = {"projects": ("id",), "memories": ("project_id", "topic", "key", "value")}
-_LEFT_OUT = {"usage_stats": "the counters of calls, which start anew here"}
+_SKIPPED_TABLES = {"usage_stats": "the counters of calls, which start anew here"}
 
 
 def stage(database: ForeignDatabase, filling: Filling, show: Show) -> None:
@@ -37,7 +37,7 @@ def stage(database: ForeignDatabase, filling: Filling, show: Show) -> None:
         take, kind = readers[table]
         with filling.reporting(kind, "/".join(str(row.get(name)) for name in _TABLES[table][:3] if name in row)):
             take(row)
-    filling.staging.general_notes += left_out(database, _LEFT_OUT)
+    filling.staging.general_notes += skipped_table_notes(database, _SKIPPED_TABLES)
 
 
 class _DevMemory:
@@ -49,7 +49,7 @@ class _DevMemory:
 
     def project(self, row: dict[str, Any]) -> None:
         """A project."""
-        namespace, root = text("id", row["id"]), named(row.get("root_path"))
+        namespace, root = text("id", row["id"]), text_or_none(row.get("root_path"))
         if root is not None:
             self._roots[namespace] = root.rstrip("/") + "/"
         self._filling.project(namespace, row | {"root": root, "metadata": object_of(row.get("metadata"))})
@@ -66,11 +66,11 @@ class _DevMemory:
         """A session. Its first passage is its summary, or its title if it has none."""
         namespace, locator = text("project_id", row["project_id"]), f"session-{row.get('session_num')}"
         title, summary, content = (words(name, row.get(name) or "") for name in ("title", "summary", "content"))
-        created = row.get("created_at")
+        created_at = row.get("created_at")
         source = {
             "id": self._filling.id("session", namespace, locator), "kind": SourceKind.CONVERSATION,
             "namespace": namespace, "locator": locator, "title": title, "summary": summary,
-            "metadata": object_of(row.get("metadata")), "created_at": created, "closed_at": created,
+            "metadata": object_of(row.get("metadata")), "created_at": created_at, "closed_at": created_at,
         }  # fmt: skip
         about = summary.strip() or title or locator
         self._filling.text(source, content, PassageKind.SESSION, first=about, above=title)
@@ -81,8 +81,8 @@ class _DevMemory:
         path = path.removeprefix(self._roots.get(namespace, "\0"))
         symbols, sort = parsed(words("symbols", row.get("symbols") or "[]")), row.get("file_type")
         names = symbols if isinstance(symbols, list) else [symbols] if symbols else []
-        said = ", ".join(one if isinstance(one, str) else exact_json.dumps(one).decode() for one in names)
-        parts = [words("summary", row.get("summary") or ""), f"Type: {sort}" if sort else "", said]
+        symbol_text = ", ".join(one if isinstance(one, str) else exact_json.dumps(one).decode() for one in names)
+        parts = [words("summary", row.get("summary") or ""), f"Type: {sort}" if sort else "", symbol_text]
         language = language_of(path)
         source = {
             "id": self._filling.id("file", namespace, path), "kind": SourceKind.FILE, "namespace": namespace,

@@ -70,7 +70,7 @@ def contents_of(
                     states[state] += 1
     return user, ArchiveCounts(
         memories=states,
-        by_app=_named(by_app, names),
+        by_app=_counts_by_name(by_app, names),
         apps=lists["apps"],
         categories=lists["categories"],
         history=lists["status_history"],
@@ -80,13 +80,13 @@ def contents_of(
     )
 
 
-def _named(by_app: Counter[str], names: Mapping[str, str]) -> dict[str, int]:
+def _counts_by_name(by_app: Counter[str], names: Mapping[str, str]) -> dict[str, int]:
     """The numbers of memories by the names of their apps."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for id_, count in by_app.items():
         if id_ in names:
-            found[names[id_]] += count
-    return dict(found.most_common())
+            counts[names[id_]] += count
+    return dict(counts.most_common())
 
 
 def has_accesses(path: Path) -> bool:

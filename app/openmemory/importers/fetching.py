@@ -31,8 +31,8 @@ async def fetched(http: AsyncClient, method: str, path: str, *, most: int, **req
     """
     for attempt in range(_TRIES):
         try:
-            async with _asked(http, method, path, **request) as answer:
-                return b"".join([piece async for piece in _bounded(answer, most)])
+            async with _request(http, method, path, **request) as answer:
+                return b"".join([piece async for piece in _limited_chunks(answer, most)])
         except Unavailable:
             if attempt == _TRIES - 1:
                 raise
@@ -42,14 +42,14 @@ async def fetched(http: AsyncClient, method: str, path: str, *, most: int, **req
 
 async def download(http: AsyncClient, method: str, path: str, to: Path, *, most: int, **request: Any) -> None:
     """Writes a response of at most `most` bytes to a file. Makes only one attempt."""
-    async with _asked(http, method, path, **request) as answer:
+    async with _request(http, method, path, **request) as answer:
         with to.open("wb") as file:
-            async for piece in _bounded(answer, most):
+            async for piece in _limited_chunks(answer, most):
                 file.write(piece)
 
 
 @asynccontextmanager
-async def _asked(
+async def _request(
     http: AsyncClient, method: str, path: str, *, params: dict[str, Any] | None = None, body: Any = None
 ) -> AsyncIterator[Response]:
     import httpx
@@ -69,10 +69,10 @@ async def _asked(
         raise Unavailable(f"{http.base_url}: {error or type(error).__name__}", retry_after=_PAUSE) from error
 
 
-async def _bounded(answer: Response, most: int) -> AsyncIterator[bytes]:
-    left = most
+async def _limited_chunks(answer: Response, most: int) -> AsyncIterator[bytes]:
+    remaining = most
     async for piece in answer.aiter_bytes(1 << 20):
-        left -= len(piece)
-        if left < 0:
+        remaining -= len(piece)
+        if remaining < 0:
             raise TooLarge("source", f"the server's response must not exceed {most:,} bytes")
         yield piece

@@ -35,14 +35,14 @@ class Filling:
         self.staging = staging
         self.program = program
         self._user = user
-        self._known: dict[tuple[str, ...], str] = {}
+        self._row_ids: dict[tuple[str, ...], str] = {}
         """The ids of named rows, by table and names."""
 
     def id(self, *of: str) -> str:
         """The id of something that the program names `of`."""
         return str(uuid5(NAMESPACE_URL, str(replace_in("/".join((_ARCHIVES, self.program, *of))))))
 
-    def known(self, value: Any) -> Any:
+    def memory_id(self, value: Any) -> Any:
         """The id of a memory: a UUID stays, and another value gets one. None stays None."""
         try:
             return str(UUID(str(value)))
@@ -52,21 +52,21 @@ class Filling:
     def user(self, name: str | None) -> str:
         """The id of a user, who is added on first use."""
         handle = name or self._user
-        return self._made("users", handle, user_id=handle)
+        return self._ensure_row("users", handle, user_id=handle)
 
     def app(self, user: str, name: str | None) -> str:
         """The id of an app of a user, by the user's id."""
-        return self._made("apps", user, name or self.program, owner_id=user)
+        return self._ensure_row("apps", user, name or self.program, owner_id=user)
 
     def memory(
         self, row: Mapping[str, Any], *, user: Any = None, app: Any = None, categories: Iterable[str] = ()
     ) -> bool:
         """Adds a memory. Returns True if it was added."""
-        whole = self._owned(row, user, app)
-        if not self.staging.add("memories", whole):
+        memory_row = self._with_owner(row, user, app)
+        if not self.staging.add("memories", memory_row):
             return False
         for category in categories:
-            ids = {"memory_id": row["id"], "category_id": self._made("categories", category)}
+            ids = {"memory_id": row["id"], "category_id": self._ensure_row("categories", category)}
             self.staging.add("memory_categories", ids)
         return True
 
@@ -82,28 +82,28 @@ class Filling:
     def revision(self, row: Mapping[str, Any], *, app: Any = None, user: Any = None) -> None:
         """Adds an earlier or the present text of a memory."""
         id_ = self.id("revision", str(row["memory_id"]), str(row["revision"]))
-        self.staging.add("memory_revisions", {"id": id_, **self._owned(row, user, app)})
+        self.staging.add("memory_revisions", {"id": id_, **self._with_owner(row, user, app)})
 
     def link(self, from_id: str, rel: Any, to_id: str, created_at: Any) -> None:
         """Adds a link between two memories."""
         row = {"from_id": from_id, "rel": rel, "to_id": to_id, "created_at": created_at}
         id_ = self.id("link", from_id, str(rel), to_id)
-        self.staging.add("memory_links", {"id": id_, **self._owned(row, None, None)})
+        self.staging.add("memory_links", {"id": id_, **self._with_owner(row, None, None)})
 
     def project(self, namespace: str, row: Mapping[str, Any]) -> None:
         """Adds a registration of a project."""
-        filled = {name: value for name, value in row.items() if value not in ("", None)}
-        filled |= {"id": self.id("project", namespace), "namespace": namespace}
-        self.staging.add("projects", self._owned(filled, None, None))
+        fields = {name: value for name, value in row.items() if value not in ("", None)}
+        fields |= {"id": self.id("project", namespace), "namespace": namespace}
+        self.staging.add("projects", self._with_owner(fields, None, None))
 
     def source(self, row: Mapping[str, Any], *, user: Any = None) -> bool:
         """Adds a conversation, a file or a document. Its `passage`s follow. Returns True if it was added."""
-        return self.staging.add("sources", self._owned(row, user, None))
+        return self.staging.add("sources", self._with_owner(row, user, None))
 
     def passage(self, source: str, position: int, row: Mapping[str, Any], *, user: Any = None) -> None:
-        """Adds the passage at a position, from 1, of a source."""
+        """Adds a passage of a source; `position` counts from 1."""
         passage = {"id": self.id("passage", source, str(position)), "source_id": source, "position": position}
-        self.staging.add("passages", passage | {"user_id": self.user(named(user)), **row})
+        self.staging.add("passages", passage | {"user_id": self.user(text_or_none(user)), **row})
 
     def text(
         self,
@@ -138,38 +138,38 @@ class Filling:
         except Unusable as error:
             self.staging.refuse(table, {"id": id_}, str(error))
 
-    def _owned(self, row: Mapping[str, Any], user: Any, app: Any) -> dict[str, Any]:
-        owner = self.user(named(user))
-        return {**row, "user_id": owner, "app_id": self.app(owner, named(app))}
+    def _with_owner(self, row: Mapping[str, Any], user: Any, app: Any) -> dict[str, Any]:
+        owner = self.user(text_or_none(user))
+        return {**row, "user_id": owner, "app_id": self.app(owner, text_or_none(app))}
 
-    def _made(self, table: str, *of: str, **row: str) -> str:
+    def _ensure_row(self, table: str, *of: str, **row: str) -> str:
         """The id of a named row, which is added on first use. The last of `of` is its name."""
-        if (known := self._known.get((table, *of))) is not None:
-            return known
-        if len(self._known) >= _MAX_NAMED:
+        if (row_id := self._row_ids.get((table, *of))) is not None:
+            return row_id
+        if len(self._row_ids) >= _MAX_NAMED:
             raise BadSource(f"names more than {_MAX_NAMED:,} users, apps and categories")
-        self._known[table, *of] = id_ = self.id(table, *of)
+        self._row_ids[table, *of] = id_ = self.id(table, *of)
         self.staging.add(table, {"id": id_, "name": of[-1], **row})
         return id_
 
 
-def named(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
     """Returns a text without surrounding blanks. None if nothing is left, or if the value is no text."""
     return value.strip() or None if isinstance(value, str) else None
 
 
 def object_of(value: Any) -> dict[str, Any]:
     """The JSON object in a column; one with the key `value` for other JSON, and empty for none."""
-    found = parsed(value)
-    if found is None:
+    document = parsed(value)
+    if document is None:
         return {}
-    return found if isinstance(found, dict) else {"value": found}
+    return document if isinstance(document, dict) else {"value": document}
 
 
 def list_of(value: Any) -> list[Any]:
     """The JSON array in a column; empty for anything else."""
-    found = parsed(value)
-    return found if isinstance(found, list) else []
+    document = parsed(value)
+    return document if isinstance(document, list) else []
 
 
 def parsed(value: Any) -> Any:

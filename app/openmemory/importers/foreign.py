@@ -1,4 +1,4 @@
-"""Recognises files of other programs that cannot be imported, so that the answer says what they are and what to do."""
+"""Recognises files of other programs that cannot be imported. The answer names the kind of file and what to do."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def foreign_json(start: bytes) -> ForeignFile | None:
     text = start.removeprefix(_BOM).lstrip()
     if not text.startswith((b"{", b"[")):
         return None
-    keys = {quoted for quoted, rest in _quoted(text) if rest.lstrip().startswith(b":")}
-    found = next((kind for wanted, kind in _BY_KEYS if keys.issuperset(wanted)), None)
-    if found is None and text.startswith(b"[") and b"text" in keys:
-        found = _ARRAY
+    keys = {key for key, rest in _quoted(text) if rest.lstrip().startswith(b":")}
+    file_kind = next((kind for required_keys, kind in _BY_KEYS if keys.issuperset(required_keys)), None)
+    if file_kind is None and text.startswith(b"[") and b"text" in keys:
+        file_kind = _ARRAY
     # Memories of mem0 may have any other key, too.
-    return None if found in (_CHAT, _ARRAY) and keys & {b"memory", b"data"} else found
+    return None if file_kind in (_CHAT, _ARRAY) and keys & {b"memory", b"data"} else file_kind
 
 
 def foreign_text(start: bytes) -> ForeignFile | None:
@@ -84,17 +84,17 @@ def foreign_zip(file: BinaryIO, ours: str) -> ForeignFile | None:
     """Returns the kind of a ZIP without the member `ours`, or of one of another program that has a member of this name;
     None if it is neither, or is broken."""
     try:
-        with zipfile.ZipFile(cast(BinaryIO, Frugal(file))) as zipped:
-            members = zipped.infolist()[:_MOST_NAMES]
+        with zipfile.ZipFile(cast(BinaryIO, Frugal(file))) as archive:
+            members = archive.infolist()[:_MOST_NAMES]
             names = [member.filename for member in members]
             for member in members:
                 name = member.filename.rpartition("/")[2]
                 if name.startswith("conversations") and name.endswith(".json") and member.compress_type in _METHODS:
-                    with zipped.open(member) as read:
-                        if found := foreign_json(read.read(_START)):
-                            return found
+                    with archive.open(member) as member_file:
+                        if file_kind := foreign_json(member_file.read(_START)):
+                            return file_kind
     except (BadArchive, zlib.error, zipfile.BadZipFile, zipfile.LargeZipFile, *_BROKEN):
-        return None  # whoever opens it as an archive says what is wrong with it
+        return None  # opening it as an archive reports the error
     finally:
         file.seek(0)
     return None if ours in names else _of_names(names)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-SHOWN = 100
+MAX_LISTED_ROWS = 100
 """Maximum number of rejected rows listed by id. All of them are counted."""
 
 _OF: dict[str, dict[str, str]] = {
@@ -43,24 +43,28 @@ _SCHEMA = f"""
     CREATE INDEX problem_rows ON problems (kind, ref);
 """
 
-_SETTLE = """
-    CREATE INDEX filers_of ON filers (category, user);
+_SETTLE = (
+    "CREATE INDEX filers_of ON filers (category, user)",
+    """
     UPDATE problems SET owner = user WHERE user IN (SELECT id FROM users)
-        OR user IN (SELECT ref FROM problems WHERE kind = 'users');
+        OR user IN (SELECT ref FROM problems WHERE kind = 'users')
+    """,
+    """
     UPDATE problems SET owner = coalesce(
         (SELECT user_id FROM memories WHERE id = memory),
         (SELECT max(t.owner) FROM problems AS t WHERE t.kind = 'memories' AND t.ref = problems.memory),
         (SELECT owner_id FROM apps WHERE id = app),
         (SELECT max(t.owner) FROM problems AS t WHERE t.kind = 'apps' AND t.ref = problems.app),
         owner)
-    WHERE memory IS NOT NULL OR app IS NOT NULL;
-"""
+    WHERE memory IS NOT NULL OR app IS NOT NULL
+    """,
+)
 """Users first, then the rows that belong to them: a row may refer to another row that was not imported either."""
 
 _NOBODYS = "(owner IS NULL AND NOT EXISTS (SELECT 1 FROM filers AS f WHERE f.category = problems.category))"
 """Rows without a known user. A category belongs to the users who assign it; any other row belongs to its owner."""
 
-_ASKED = f"""
+_OF_USER = f"""
     (:user IS NULL OR owner = :user OR {_NOBODYS} OR owner IS NULL
         AND EXISTS (SELECT 1 FROM filers AS f WHERE f.category = problems.category AND f.user = :user))
 """  # noqa: S608 - only constants are put in
@@ -88,7 +92,7 @@ class SkippedRowsView(BaseModel):
 class SkippedRows:
     """The rows that were not imported, with reasons: the first hundred by id, all of them counted by reason."""
 
-    shown: list[dict[str, str]] = field(default_factory=list)
+    first_rows: list[dict[str, str]] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     nobodys: int = 0
     """Number of these rows whose user is unknown, because no remaining data identifies it."""
@@ -98,8 +102,8 @@ class SkippedRows:
     def note(self, kind: str, id_: Any, reason: str) -> None:
         """Adds a row of a table."""
         self.counts[kind, reason] += 1
-        if len(self.shown) < SHOWN:
-            self.shown.append({"kind": kind, "id": shown(id_), "reason": reason})
+        if len(self.first_rows) < MAX_LISTED_ROWS:
+            self.first_rows.append({"kind": kind, "id": printable_id(id_), "reason": reason})
 
     @property
     def total(self) -> int:
@@ -113,7 +117,7 @@ class SkippedRows:
             SkippedReason(kind=kind, reason=reason, count=count) for (kind, reason), count in self.counts.most_common()
         ]
         return SkippedRowsView(
-            total=self.total, nobodys=self.nobodys, reasons=reasons, rows=self.shown, mended=dict(self.mended)
+            total=self.total, nobodys=self.nobodys, reasons=reasons, rows=self.first_rows, mended=dict(self.mended)
         )
 
 
@@ -124,11 +128,11 @@ class Ledger:
         self._connection = connection
         connection.executescript(_SCHEMA)
 
-    def lost(self, table: str, row: Mapping[str, Any], id_: Any, reason: str) -> None:
+    def record_skipped(self, table: str, row: Mapping[str, Any], id_: Any, reason: str) -> None:
         """Records a row that is not imported. `row` has the columns of the table, with None for unusable values."""
-        self._note(table, row, shown(id_), reason, None)
+        self._note(table, row, printable_id(id_), reason, None)
 
-    def mended(self, table: str, row: Mapping[str, Any], numbers: int) -> None:
+    def record_mended(self, table: str, row: Mapping[str, Any], numbers: int) -> None:
         """Records a row that is imported with null in place of numbers that JSON cannot represent."""
         self._note(table, row, None, None, numbers)
 
@@ -143,7 +147,7 @@ class Ledger:
             values,
         )
 
-    def dropped(self, table: str, which: str, reason: str, id_: str) -> None:
+    def record_dropped(self, table: str, which: str, reason: str, id_: str) -> None:
         """Records rows that are about to be removed. `id_`: the column that identifies a row."""
         ref = "id" if id_ == "id" else "NULL"
         if ref != "NULL":
@@ -166,35 +170,35 @@ class Ledger:
 
     def settle(self) -> None:
         """Determines the user of every recorded row. Call this after all rows have been added and removed."""
-        for statement in _SETTLE.split(";"):
+        for statement in _SETTLE:
             self._connection.execute(statement)
 
     def of(self, user: str | None) -> SkippedRows:
         """The rejected rows of a user, by id, including those whose user is unknown. None: of all users."""
         values = {"user": user}
-        left_out = SkippedRows()
-        lost = f"FROM problems WHERE numbers IS NULL AND {_ASKED}"
+        skipped_rows = SkippedRows()
+        skipped_sql = f"FROM problems WHERE numbers IS NULL AND {_OF_USER}"
         for row in self._connection.execute(
-            f"SELECT kind, reason, count(*), sum({_NOBODYS}) {lost} GROUP BY kind, reason ORDER BY min(rowid)",
+            f"SELECT kind, reason, count(*), sum({_NOBODYS}) {skipped_sql} GROUP BY kind, reason ORDER BY min(rowid)",
             values,
         ):
-            left_out.counts[row[0], row[1]] = row[2]
-            left_out.nobodys += row[3]
+            skipped_rows.counts[row[0], row[1]] = row[2]
+            skipped_rows.nobodys += row[3]
         for row in self._connection.execute(
-            f"SELECT kind, id, reason {lost} ORDER BY rowid LIMIT {SHOWN}",
+            f"SELECT kind, id, reason {skipped_sql} ORDER BY rowid LIMIT {MAX_LISTED_ROWS}",
             values,
         ):
-            left_out.shown.append({"kind": row[0], "id": row[1], "reason": row[2]})
-        mended = f"SELECT kind, sum(numbers) FROM problems WHERE numbers IS NOT NULL AND {_ASKED} GROUP BY kind"  # noqa: S608
-        left_out.mended.update(dict(self._connection.execute(mended, values).fetchall()))
-        return left_out
+            skipped_rows.first_rows.append({"kind": row[0], "id": row[1], "reason": row[2]})
+        mended_sql = f"SELECT kind, sum(numbers) FROM problems WHERE numbers IS NOT NULL AND {_OF_USER} GROUP BY kind"  # noqa: S608
+        skipped_rows.mended.update(dict(self._connection.execute(mended_sql, values).fetchall()))
+        return skipped_rows
 
 
 def _refers(table: str) -> str:
     return ", ".join(_OF[table].get(sort, "NULL") for sort in _SORTS)
 
 
-def shown(id_: Any) -> str:
+def printable_id(id_: Any) -> str:
     """Any id value as printable text for a report."""
-    found = id_.hex() if isinstance(id_, bytes) else str(id_)
-    return "".join(sign if sign.isprintable() else "?" for sign in found[:64])
+    text = id_.hex() if isinstance(id_, bytes) else str(id_)
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:64])

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 from openmemory.backup.format import BadArchive
 from openmemory.importers.cleaning import names
-from openmemory.importers.filling import Filling, named
+from openmemory.importers.filling import Filling, text_or_none
 from openmemory.importers.source import BadSource
 from openmemory.importers.staging import Staging
 
@@ -33,21 +33,22 @@ class Mem0:
         nested = item.get("metadata")
         metadata = dict(nested) if isinstance(nested, dict) else {}
         metadata |= {name: value for name, value in item.items() if name not in _OWN and value is not None}
-        app = named(metadata.get("mcp_client")) or metadata.get("agent_id")
-        id_ = self._filling.known(item.get("id"))
+        app = text_or_none(metadata.get("mcp_client")) or metadata.get("agent_id")
+        id_ = self._filling.memory_id(item.get("id"))
         row = {
             "id": id_, "content": item.get("memory", item.get("data")), "metadata": metadata, "state": "active",
             "created_at": item.get("created_at"), "updated_at": item.get("updated_at"),
-            "thread_id": named(item.get("run_id")),
+            "thread_id": text_or_none(item.get("run_id")),
         }  # fmt: skip
         categories = item.get("categories", metadata.get("categories"))
         if not self._filling.memory(row, user=item.get("user_id"), app=app, categories=sorted(names(categories))):
             return
-        created = item.get("created_at") or item.get("updated_at")
+        created_at = item.get("created_at") or item.get("updated_at")
         history = {
-            "id": self._filling.id("history", str(id_)), "memory_id": id_, "new_state": "active", "changed_at": created,
+            "id": self._filling.id("history", str(id_)), "memory_id": id_, "new_state": "active",
+            "changed_at": created_at,
         }  # fmt: skip
-        if created is not None:
+        if created_at is not None:
             self._staging.add("memory_status_history", history)
 
     def refuse(self, id_: str, reason: str) -> None:
@@ -65,7 +66,7 @@ def stage_json(file: BinaryIO, mem0: Mem0) -> int:
 
     count = 0
     try:
-        for entry in entries(_reading(file), "the file"):
+        for entry in entries(_reader(file), "the file"):
             if entry.key in ("results", "memories") and entry.number is not None and entry.number >= 0:
                 count += 1
                 if isinstance(entry.value, dict):
@@ -77,7 +78,7 @@ def stage_json(file: BinaryIO, mem0: Mem0) -> int:
     return count
 
 
-def _reading(file: BinaryIO) -> Callable[[int], bytes]:
+def _reader(file: BinaryIO) -> Callable[[int], bytes]:
     """Reads the file. A list is wrapped in an object, as its `results`."""
     start = file.read(_CHUNK).removeprefix(b"\xef\xbb\xbf").lstrip()
 
@@ -91,5 +92,5 @@ def _reading(file: BinaryIO) -> Callable[[int], bytes]:
         if listed:
             yield b"}"
 
-    following = pieces()
-    return lambda _: next(following, b"")
+    chunks = pieces()
+    return lambda _: next(chunks, b"")

@@ -49,27 +49,27 @@ def stage(path: Path, filling: Filling, folder: Path, show: Show, namespace: Nam
     files = [path] if path.is_file() else sorted(path.glob(f"repos/*/{_FILE}")) or sorted(path.glob(_FILE))
     if not files:
         raise BadSource(f"must be a {_FILE} of Mempack, or its data folder; it has no repos/ID/{_FILE}")
-    taken: dict[str, str] = {}
+    repos_by_namespace: dict[str, str] = {}
     for file in files:
         try:
             with sqlite_file.opened(file, folder, searched=_TABLES) as database:
                 must_have(database, "Mempack", _NEEDED)
-                _Store(database, filling, namespace, taken).stage(show)
+                _Store(database, filling, namespace, repos_by_namespace).stage(show)
         except BadSource as error:
             place = "" if file == path else f"{file.relative_to(path).as_posix()}: "
             raise BadSource(f"{place}{error.message}", hint=error.hint) from error
 
 
 class _Store:
-    """Adds the rows of one file. `taken`: the repositories that have a namespace already, by it."""
+    """Adds the rows of one file. `repos_by_namespace`: the repositories that have a namespace already, by it."""
 
     def __init__(
-        self, database: ForeignDatabase, filling: Filling, namespace: Namespace, taken: dict[str, str]
+        self, database: ForeignDatabase, filling: Filling, namespace: Namespace, repos_by_namespace: dict[str, str]
     ) -> None:
         self._tables = database
         self._filling = filling
         self._namespace = namespace
-        self._taken = taken
+        self._repos_by_namespace = repos_by_namespace
         self._roots: dict[Any, str] = {}
         self._names: dict[Any, str] = {}
         self._threads: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -78,7 +78,7 @@ class _Store:
         self._states: dict[tuple[Any, ...], dict[str, Any]] = {}
         # Links and successors name memories by their ids alone.
         columns = [name for name in ("id", "repo_id", "created_at") if name in database.columns["memories"]]
-        self._known = {row["id"]: row for row in database.rows("memories", columns)}
+        self._memory_rows = {row["id"]: row for row in database.rows("memories", columns)}
 
     def stage(self, show: Show) -> None:
         """Stages everything."""
@@ -89,13 +89,13 @@ class _Store:
             "state_current": (self._current, "memories", "repo_id"),
         }  # fmt: skip
         history = list[dict[str, Any]]()
-        deleted = Counter[str]()
+        deleted_counts = Counter[str]()
         for table, row in read(self._tables, _TABLES, show, order={"state_history": ("repo_id", "created_at")}):
             if table == "state_history":
                 history.append(row)
                 continue
             if table == "chunks" and row.get("deleted_at"):
-                deleted[table] += 1
+                deleted_counts[table] += 1
                 continue
             take, kind, id_ = readers[table]
             with self._filling.reporting(kind, row.get(id_)):
@@ -104,8 +104,8 @@ class _Store:
         for place in self._states | by_place:
             with self._filling.reporting("memories", "state of {} {}".format(*place)):
                 self._state(place, by_place.get(place, []))
-        if deleted["chunks"]:
-            self._filling.staging.general_notes.append(f"Not imported: {deleted['chunks']:,} deleted chunks.")
+        if deleted_counts["chunks"]:
+            self._filling.staging.general_notes.append(f"Not imported: {deleted_counts['chunks']:,} deleted chunks.")
 
     def _project(self, repo: Any, workspace: Any) -> str:
         """The namespace of a workspace, as the tools of Mempack name it here."""
@@ -115,7 +115,7 @@ class _Store:
     def _repo(self, row: dict[str, Any]) -> None:
         repo, root = text("repo_id", row["repo_id"]), words("git_root", row["git_root"] or "")
         name = self._namespace(root) or PurePath(root).name or repo
-        if self._taken.setdefault(name, repo) != repo:
+        if self._repos_by_namespace.setdefault(name, repo) != repo:
             name = f"{name}-{repo}"
         self._roots[repo], self._names[repo] = root, name
         self._filling.staging.general_notes.append(f"The repository {root} is the project {name}.")
@@ -131,26 +131,26 @@ class _Store:
 
     def _memory(self, row: dict[str, Any]) -> None:
         repo, thread, successor = row["repo_id"], row.get("thread_id"), row.get("superseded_by") or None
-        by = self._known.get(successor, {})
-        over = by.get("created_at") if successor else None
+        successor_row = self._memory_rows.get(successor, {})
+        superseded_at = successor_row.get("created_at") if successor else None
         state = "deleted" if row.get("deleted_at") else "archived" if successor else "active"
         title, summary = text("title", row["title"]), words("summary", row["summary"] or "")
         metadata = filled(
-            tags=_named(row, "tags"),
-            entities=_named(row, "entities"),
+            tags=_names_of(row, "tags"),
+            entities=_names_of(row, "entities"),
             **{COMMIT: row.get("anchor_commit")},
         )
         memory = {
             "id": self._id(row["id"]), "content": note_text(title, summary), "state": state, "thread_id": thread,
             "namespace": self._project(repo, row.get("workspace")), "created_at": row.get("created_at"),
             "metadata": metadata | self._threads.get((*_place(row), thread), {}),
-            "deleted_at": row.get("deleted_at") or None, "archived_at": over if state == "archived" else None,
-            "valid_until": over, "superseded_by": self._id(successor) if successor else None,
+            "deleted_at": row.get("deleted_at") or None, "archived_at": superseded_at if state == "archived" else None,
+            "valid_until": superseded_at, "superseded_by": self._id(successor) if successor else None,
         }  # fmt: skip
         self._filling.memory(memory)
 
     def _id(self, memory: Any) -> str:
-        return self._filling.id("memory", str(self._known.get(memory, {}).get("repo_id")), str(memory))
+        return self._filling.id("memory", str(self._memory_rows.get(memory, {}).get("repo_id")), str(memory))
 
     def _link(self, row: dict[str, Any]) -> None:
         self._filling.link(self._id(row["from_id"]), row["rel"], self._id(row["to_id"]), row.get("created_at"))
@@ -159,24 +159,26 @@ class _Store:
         self._hashes[*_place(row), row["source"]] = row.get("content_hash")
 
     def _chunk(self, row: dict[str, Any]) -> None:
-        found = _LOCATOR.fullmatch(words("locator", row["locator"]))
-        if found is None:
+        match = _LOCATOR.fullmatch(words("locator", row["locator"]))
+        if match is None:
             raise Unusable("locator: must be git:COMMIT:PATH#L1-L9 or file:PATH#L1-L9")
-        repo, path = row["repo_id"], found["path"].removeprefix(self._roots.get(row["repo_id"], "\0") + "/")
-        namespace, language, created = self._project(*_place(row)), language_of(path), row.get("created_at")
+        repo, path = row["repo_id"], match["path"].removeprefix(self._roots.get(row["repo_id"], "\0") + "/")
+        namespace, language, created_at = self._project(*_place(row)), language_of(path), row.get("created_at")
         source = self._filling.id("file", str(repo), str(row.get("workspace")), path)
         if source not in self._files:
             self._files.add(source)
             file = {
                 "id": source, "kind": SourceKind.FILE, "namespace": namespace, "locator": path, "language": language,
-                "hash": self._hashes.get((*_place(row), path)), "created_at": created,
+                "hash": self._hashes.get((*_place(row), path)), "created_at": created_at,
             }  # fmt: skip
             self._filling.source(file)
-        first, last = (int(found[name] or 0) or None for name in ("first", "last"))
+        first, last = (int(match[name] or 0) or None for name in ("first", "last"))
         passage = {
             "id": self._filling.id("chunk", str(repo), str(row["chunk_id"])), "kind": kind_of(language),
-            "content": row["text"], "first_line": first, "last_line": last or first, "created_at": created,
-            "metadata": filled(tags=_named(row, "tags"), thread_id=row.get("thread_id"), **{COMMIT: found["commit"]}),
+            "content": row["text"], "first_line": first, "last_line": last or first, "created_at": created_at,
+            "metadata": filled(
+                tags=_names_of(row, "tags"), thread_id=row.get("thread_id"), **{COMMIT: match["commit"]}
+            ),
         }  # fmt: skip
         self._filling.passage(source, first or 1, passage)
 
@@ -206,7 +208,7 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["repo_id"], row.get("workspace") or "default"
 
 
-def _named(row: dict[str, Any], field: str) -> list[str]:
+def _names_of(row: dict[str, Any], field: str) -> list[str]:
     """The tags or entities of a row. Early versions have them only as words."""
     return names(row.get(f"{field}_json")) or words(field, row.get(f"{field}_text") or "").split()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from openmemory.importers.cleaning import text, words
-from openmemory.importers.databases import ForeignDatabase, Show, left_out, must_have, read
-from openmemory.importers.filling import Filling, filled, later, named, object_of, parsed
+from openmemory.importers.databases import ForeignDatabase, Show, must_have, read, skipped_table_notes
+from openmemory.importers.filling import Filling, filled, later, object_of, parsed, text_or_none
 from openmemory.serialization import exact_json
 from openmemory.sources.cutting import language_of
 from openmemory.sources.models import PassageKind, SourceKind
@@ -33,7 +33,7 @@ _TABLES = {
 }  # fmt: skip
 """The columns of each table. `embeddings` was the name of `memories` in early versions."""
 _ORDER = {"conversations": ("user_id", "session_id", "created_at")}
-_LEFT_OUT = {
+_SKIPPED_TABLES = {
     "graph_nodes": "because there is no graph here; the memories that it was made of are imported",
     "graph_edges": "because there is no graph here; the memories that it was made of are imported",
     "memory_history": "the earlier texts of memories",
@@ -54,7 +54,7 @@ def stage(database: ForeignDatabase, filling: Filling, show: Show) -> None:
     reader = _Neuromem(filling)
     readers = {
         "conversation_sessions": (reader.session, "sources"), "conversations": (reader.message, "passages"),
-        "memory_sources": (reader.said_in, "memories"), "documents": (reader.document, "sources"),
+        "memory_sources": (reader.memory_source, "memories"), "documents": (reader.document, "sources"),
         "memories": (reader.memory, "memories"), "embeddings": (reader.memory, "memories"),
         "key_values": (reader.value, "memories"),
     }  # fmt: skip
@@ -62,10 +62,10 @@ def stage(database: ForeignDatabase, filling: Filling, show: Show) -> None:
         take, kind = readers[name]
         with filling.reporting(kind, row.get("id") or row.get("key")):
             take(row)
-    filling.staging.general_notes += left_out(database, _LEFT_OUT)
+    filling.staging.general_notes += skipped_table_notes(database, _SKIPPED_TABLES)
     if reader.repeated:
-        said = f"Not imported: {reader.repeated:,} memories of the kind document, whose documents are imported whole."
-        filling.staging.general_notes.append(said)
+        note = f"Not imported: {reader.repeated:,} memories of the kind document, whose documents are imported whole."
+        filling.staging.general_notes.append(note)
 
 
 class _Neuromem:
@@ -96,8 +96,8 @@ class _Neuromem:
         if id_ not in self._sources:
             self._sources.add(id_)
             source = {
-                "id": id_, "kind": SourceKind.CONVERSATION, "locator": name, "title": named(row.get("title")),
-                "summary": named(row.get("summary")), "created_at": row.get("created_at"),
+                "id": id_, "kind": SourceKind.CONVERSATION, "locator": name, "title": text_or_none(row.get("title")),
+                "summary": text_or_none(row.get("summary")), "created_at": row.get("created_at"),
                 "metadata": object_of(row.get("metadata")) if "title" in row else {},
             }  # fmt: skip
             self._filling.source(source, user=row["user_id"])
@@ -112,13 +112,13 @@ class _Neuromem:
             at = later(last, microseconds=1)
         self._last = (before, number + 1, at)
         passage = {
-            "id": self._filling.known(row["id"]), "kind": PassageKind.TURN, "external_id": str(row["id"]),
-            "role": named(row.get("role")) or "user", "content": row["content"], "created_at": at,
+            "id": self._filling.memory_id(row["id"]), "kind": PassageKind.TURN, "external_id": str(row["id"]),
+            "role": text_or_none(row.get("role")) or "user", "content": row["content"], "created_at": at,
             "metadata": object_of(row.get("metadata")),
         }  # fmt: skip
         self._filling.passage(source, number + 1, passage, user=row["user_id"])
 
-    def said_in(self, row: dict[str, Any]) -> None:
+    def memory_source(self, row: dict[str, Any]) -> None:
         """The conversation that a memory is from."""
         if (name := self._sessions.get(str(row["session_id"]))) is not None:
             self._threads[str(row["memory_id"])] = name
@@ -135,7 +135,7 @@ class _Neuromem:
         self._sources.add(place)
         about = filled(category=row.get("category"), tags=parsed(row.get("tags")), source_type=row.get("source_type"))
         source = {
-            "id": self._filling.known(row["id"]), "kind": SourceKind.DOCUMENT, "locator": name,
+            "id": self._filling.memory_id(row["id"]), "kind": SourceKind.DOCUMENT, "locator": name,
             "language": language_of(name), "media_type": row.get("mime_type"), "bytes": row.get("file_size") or None,
             "metadata": object_of(row.get("metadata")) | about, "created_at": row.get("created_at"),
         }  # fmt: skip
@@ -146,7 +146,7 @@ class _Neuromem:
         if row.get("memory_type") == "document" and str(row["id"]) in self._documents:
             self.repeated += 1
             return
-        successor, ended = row.get("superseded_by"), row.get("expired_at")
+        successor, expired_at = row.get("superseded_by"), row.get("expired_at")
         until = row.get("valid_until") or row.get("invalid_at")
         weight = row.get("importance")
         if isinstance(weight, int | float) and weight > 1:
@@ -158,12 +158,12 @@ class _Neuromem:
             version=version if version != 1 else None,
         )  # fmt: skip
         memory = {
-            "id": self._filling.known(row["id"]), "content": row["content"], "kind": named(row.get("memory_type")),
-            "metadata": object_of(row.get("metadata")) | about, "importance": weight,
-            "state": "archived" if successor or ended else "active", "valid_until": until,
-            "archived_at": (until or ended or row.get("updated_at")) if successor or ended else None,
+            "id": self._filling.memory_id(row["id"]), "content": row["content"],
+            "kind": text_or_none(row.get("memory_type")), "metadata": object_of(row.get("metadata")) | about,
+            "importance": weight, "state": "archived" if successor or expired_at else "active", "valid_until": until,
+            "archived_at": (until or expired_at or row.get("updated_at")) if successor or expired_at else None,
             "valid_from": row.get("valid_from") or row.get("valid_at"), "thread_id": self._threads.get(str(row["id"])),
-            "superseded_by": self._filling.known(successor), "created_at": row.get("created_at"),
+            "superseded_by": self._filling.memory_id(successor), "created_at": row.get("created_at"),
             "updated_at": row.get("updated_at"),
         }  # fmt: skip
         self._filling.memory(memory, user=row["user_id"])
@@ -172,6 +172,6 @@ class _Neuromem:
         """A key-value pair, which becomes a value under its namespace as the topic and its key."""
         user, topic, key = (text(name, row[name]) for name in ("scope_id", "namespace", "key"))
         value = parsed(words("value", row["value"]))
-        said = value if isinstance(value, str) else exact_json.dumps(value).decode()
+        content = value if isinstance(value, str) else exact_json.dumps(value).decode()
         times = {name: row.get(name) for name in ("created_at", "updated_at")}
-        self._filling.value(topic, key, said, times, of=user, user=user)
+        self._filling.value(topic, key, content, times, of=user, user=user)

@@ -63,7 +63,7 @@ async def _without_export(http: AsyncClient, url: str, user: str) -> OpenMemoryE
 
 
 async def with_accesses(
-    url: str, exported: Path, folder: Path, left_out: SkippedRows, show: Callable[[int, int | None], None]
+    url: str, export_path: Path, folder: Path, skipped_rows: SkippedRows, show: Callable[[int, int | None], None]
 ) -> Path:
     """The export, completed with the access log of every memory.
 
@@ -71,26 +71,26 @@ async def with_accesses(
         BadArchive: the file is not an export, or is too large unpacked.
     """
     path = folder / "whole.zip"
-    total = sum(1 for _ in memories_of(exported))
-    done = 0
+    total = sum(1 for _ in memories_of(export_path))
+    count = 0
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        await asyncio.to_thread(_copy, exported, archive)
+        await asyncio.to_thread(_copy, export_path, archive)
         with lines_member(archive, ACCESS_LOGS.name) as file:
 
             async def copy(http: AsyncClient, memory: str) -> None:
                 try:
                     async for line in _log(http, memory):
-                        if isinstance(line, dict) and (access := _access(line, memory, left_out)) is not None:
+                        if isinstance(line, dict) and (access := _access(line, memory, skipped_rows)) is not None:
                             file.write(exact_json.dumps(access) + b"\n")
                 except Unusable as problem:
-                    left_out.note("memory_access_logs", memory, str(problem))
+                    skipped_rows.note("memory_access_logs", memory, str(problem))
 
             async with _client(url) as http:
-                memories = _ids(exported)
+                memories = _ids(export_path)
                 while some := list(islice(memories, _AT_ONCE)):
                     await asyncio.gather(*(copy(http, memory) for memory in some))
-                    done += len(some)
-                    show(done, total)
+                    count += len(some)
+                    show(count, total)
     return path
 
 
@@ -102,9 +102,9 @@ def _client(url: str) -> AsyncClient:
     return httpx.AsyncClient(base_url=url, timeout=timeout, limits=limits, follow_redirects=False)
 
 
-def _ids(exported: Path) -> Iterator[str]:
+def _ids(export_path: Path) -> Iterator[str]:
     """The valid ids of the memories. Others are skipped, because the ids become part of a URL."""
-    for memory in memories_of(exported):
+    for memory in memories_of(export_path):
         with suppress(Unusable):
             yield identifier("id", memory["id"])
 
@@ -113,30 +113,30 @@ async def _log(http: AsyncClient, memory: str) -> AsyncIterator[Any]:
     """The lines of a memory's log, read page by page, so that only one page is held in memory.
 
     Raises:
-        Unusable: the log ends here; the message says why.
+        Unusable: the log ends here; the message states why.
     """
-    came = 0
+    line_count = 0
     for page in range(1, _MAX_PAGES + 1):
         params = {"page": page, "page_size": _PAGE}
         try:
             answer = await fetched(
                 http, "GET", f"/api/v1/memories/{memory}/access-log", most=_MAX_PAGE_BYTES, params=params
             )
-            found = json.loads(answer)  # exact numbers, and Python's NaN and infinity
-            lines, total = list(found["logs"]), int(found["total"])
+            document = json.loads(answer)  # exact numbers, and Python's NaN and infinity
+            lines, total = list(document["logs"]), int(document["total"])
         except NotFound:
             raise Unusable("the old server has no access log of it") from None
         except (ValueError, KeyError, TypeError, RecursionError):
             raise Unusable("the old server's answer is not an access log") from None
         for line in lines:
             yield line
-        came += len(lines)
-        if len(lines) < _PAGE or came >= total:
+        line_count += len(lines)
+        if len(lines) < _PAGE or line_count >= total:
             return
     raise Unusable(f"has more than {_MAX_PAGES * _PAGE:,} lines; the others are left out")
 
 
-def _access(line: dict[str, Any], memory: str, left_out: SkippedRows) -> dict[str, Any] | None:
+def _access(line: dict[str, Any], memory: str, skipped_rows: SkippedRows) -> dict[str, Any] | None:
     try:
         metadata = mapping("metadata", line.get("metadata_"))
         access = {
@@ -147,18 +147,18 @@ def _access(line: dict[str, Any], memory: str, left_out: SkippedRows) -> dict[st
             "metadata": exact_json.loads(metadata),
         }  # fmt: skip
     except Unusable as error:
-        left_out.note("memory_access_logs", line.get("id"), str(error))
+        skipped_rows.note("memory_access_logs", line.get("id"), str(error))
         return None
     if isinstance(metadata, CleanedJson):
-        left_out.mended["memory_access_logs"] += metadata.numbers
+        skipped_rows.mended["memory_access_logs"] += metadata.numbers
     return access
 
 
-def _copy(exported: Path, archive: zipfile.ZipFile) -> None:
+def _copy(export_path: Path, archive: zipfile.ZipFile) -> None:
     """Copies the tables of the export unchanged; the service validates them. The member with the texts for other
     programs repeats them and is not unpacked."""
     with (
-        opened(exported) as container,
+        opened(export_path) as container,
         container.open(TABLES) as read,
         archive.open(TABLES, "w", force_zip64=True) as to,
     ):

@@ -8,7 +8,7 @@ from typing import Any
 
 from openmemory.identity.names import PERSON
 from openmemory.importers.databases import ForeignDatabase, Show, must_have, read
-from openmemory.importers.filling import Filling, filled, later, named, object_of
+from openmemory.importers.filling import Filling, filled, later, object_of, text_or_none
 from openmemory.importers.source import BadSource
 
 _FILE = "memory.json"
@@ -51,9 +51,10 @@ def stage_folder(path: Path, filling: Filling, show: Show) -> None:
             else:
                 filling.staging.refuse("memories", {"id": f"{client} {place}"}, "must be a JSON object")
         show(number, len(files))
-    if damaged := sorted(file.relative_to(folder).as_posix() for file in folder.rglob(_PUT_ASIDE)):
+    if damaged_files := sorted(file.relative_to(folder).as_posix() for file in folder.rglob(_PUT_ASIDE)):
+        count, first = len(damaged_files), damaged_files[0]
         filling.staging.general_notes.append(
-            f"Not imported: {len(damaged)} damaged files that Pimemento put aside, the first of them {damaged[0]}."
+            f"Not imported: {count} damaged files that Pimemento put aside, the first of them {first}."
         )
 
 
@@ -62,10 +63,10 @@ def _entries(file: Path, client: str, filling: Filling) -> list[Any]:
     try:
         if file.stat().st_size > _MAX_FILE_BYTES:
             reason = f"{_FILE}: must have at most {_MAX_FILE_BYTES:,} bytes"
-        elif isinstance(found := json.loads(file.read_bytes()), list):
-            return found
+        elif isinstance(entries := json.loads(file.read_bytes()), list):
+            return entries
     except (ValueError, RecursionError):
-        pass  # said below
+        pass  # reported below
     except OSError as error:
         reason = f"{_FILE}: cannot be read: {error.strerror}"
     filling.staging.refuse("memories", {"id": f"all of {client}"}, reason)
@@ -73,25 +74,27 @@ def _entries(file: Path, client: str, filling: Filling) -> list[Any]:
 
 
 def _take(filling: Filling, entry: dict[str, Any], client: Any) -> None:
-    created = entry.get("created_at") or entry.get("date")
+    created_at = entry.get("created_at") or entry.get("date")
     days = entry.get("ttl_days")
     expires = entry.get("expires_at")
     if not expires and isinstance(days, int | float) and days:
-        expires = later(created, days=days)
-    user = named(entry.get("user_id")) or _NOBODY
-    client = named(client) or _DEFAULT_CLIENT
-    part = named(entry.get("namespace")) or _DEFAULT_NAMESPACE
-    # The fields that the tools of Pimemento look for.
+        expires = later(created_at, days=days)
+    user = text_or_none(entry.get("user_id")) or _NOBODY
+    client = text_or_none(client) or _DEFAULT_CLIENT
+    part = text_or_none(entry.get("namespace")) or _DEFAULT_NAMESPACE
+    # The fields that the tools of Pimemento read.
     about = {"namespace": part.lower(), "user_id": user} | filled(
-        reason=entry.get("reason"), source_mcp=named(entry.get("source_mcp")), merged_from=entry.get("merged_from")
+        reason=entry.get("reason"),
+        source_mcp=text_or_none(entry.get("source_mcp")),
+        merged_from=entry.get("merged_from"),
     )
-    id_ = entry.get("id") or filling.id("memory", client, part, user, str(created), str(entry.get("content")))
+    id_ = entry.get("id") or filling.id("memory", client, part, user, str(created_at), str(entry.get("content")))
     row = {
-        "id": filling.known(id_), "content": entry.get("content"),
+        "id": filling.memory_id(id_), "content": entry.get("content"),
         "namespace": PERSON if client == _DEFAULT_CLIENT else client,
-        "kind": named(entry.get("type")), "metadata": object_of(entry.get("metadata")) | about, "created_at": created,
-        "updated_at": entry.get("updated_at") or created, "expires_at": expires or None,
+        "kind": text_or_none(entry.get("type")), "metadata": object_of(entry.get("metadata")) | about,
+        "created_at": created_at, "updated_at": entry.get("updated_at") or created_at, "expires_at": expires or None,
     }  # fmt: skip
-    category = named(entry.get("category"))
+    category = text_or_none(entry.get("category"))
     owner = None if user == _NOBODY else user
     filling.memory(row, user=owner, app=entry.get("source_mcp"), categories=[category] if category else [])

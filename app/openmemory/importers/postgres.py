@@ -34,11 +34,11 @@ _TABLES = """
 
 def is_database(source: str) -> bool:
     """Returns True for the address of a database, as SQLAlchemy or libpq write it."""
-    scheme, found, _ = source.partition("://")
-    return bool(found) and scheme.lower().partition("+")[0] in _SCHEMES
+    scheme, rest, _ = source.partition("://")
+    return bool(rest) and scheme.lower().partition("+")[0] in _SCHEMES
 
 
-def shown_address(source: str) -> str:
+def address_without_credentials(source: str) -> str:
     """The address without anything that may be a password: its server and its database."""
     return f"postgresql://{_where(source).rpartition('@')[2].partition('?')[0]}"
 
@@ -74,8 +74,8 @@ class PostgresTables:
         """The number of rows of a table."""
         from psycopg import sql
 
-        found = self._connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))).fetchone()
-        return int(found[0]) if found else 0
+        row = self._connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))).fetchone()
+        return int(row[0]) if row else 0
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def opened(source: str) -> Iterator[PostgresTables]:
     from psycopg.types.string import TextLoader
 
     try:
-        with _connected(source) as connection:
+        with _connect(source) as connection:
             connection.read_only, connection.isolation_level = True, psycopg.IsolationLevel.REPEATABLE_READ
             for name, value in _SETTINGS.items():
                 connection.execute("SELECT set_config(%s, %s, true)", (name, value))
@@ -102,29 +102,29 @@ def opened(source: str) -> Iterator[PostgresTables]:
             connection.rollback()
     except psycopg.OperationalError as error:
         # A statement that took too long is one of these, too.
-        raise Unavailable(f"{shown_address(source)}: {_words(error)}") from None
+        raise Unavailable(f"{address_without_credentials(source)}: {_words(error)}") from None
     except psycopg.Error as error:
         raise BadSource(f"cannot be read: {_words(error)}") from None
     except UnicodeDecodeError:
         raise BadSource("cannot be read: it holds text that is not UTF-8") from None
 
 
-def _connected(source: str) -> Connection:
+def _connect(source: str) -> Connection:
     import psycopg
     from psycopg.conninfo import make_conninfo
 
-    refused = SetupError(_FORM, hint="set PGPASSWORD for the password, or write its signs as %XX, such as %40 for @")
+    form_error = SetupError(_FORM, hint="set PGPASSWORD for the password, or write its signs as %XX, such as %40 for @")
     if set("@/?#") & set(_where(source).rpartition("@")[0]):
-        raise refused  # libpq would take a part of the password for the server, and name it in its errors
+        raise form_error  # libpq would take a part of the password for the server, and name it in its errors
     try:
         conninfo = make_conninfo(f"postgresql://{_where(source)}", client_encoding="UTF8")
     except (psycopg.Error, ValueError):
-        raise refused from None
+        raise form_error from None
     try:
         return psycopg.connect(conninfo, connect_timeout=_CONNECT_SECONDS, application_name="openmemory import")
     except psycopg.OperationalError as error:
         hint = "check the address, the user and the password"
-        raise Unavailable(f"{shown_address(source)}: {_refusal(str(error))}", hint=hint) from None
+        raise Unavailable(f"{address_without_credentials(source)}: {_refusal(str(error))}", hint=hint) from None
 
 
 _FORM = "The address of a database must be postgresql://USER@HOST:PORT/DATABASE"

@@ -54,7 +54,7 @@ async def stage(source: str, mem0: Mem0, show: Callable[[int, int | None], None]
 
 async def _total(http: AsyncClient, path: str, collection: str) -> int | None:
     try:
-        answer = await _asked(http, f"{path}/count", {"exact": True})
+        answer = await _request(http, f"{path}/count", {"exact": True})
     except NotFound:
         raise NotFound(f"{http.base_url} has no collection {collection!r}") from None
     count = answer.get("count")
@@ -65,7 +65,7 @@ async def _pages(http: AsyncClient, path: str) -> AsyncIterator[list[Any]]:
     offset: Any = None
     while True:
         body = {"limit": _PAGE, "with_payload": True, "with_vector": False}
-        answer = await _asked(http, f"{path}/scroll", body | ({} if offset is None else {"offset": offset}))
+        answer = await _request(http, f"{path}/scroll", body | ({} if offset is None else {"offset": offset}))
         points, following = answer.get("points"), answer.get("next_page_offset")
         yield [point for point in points if isinstance(point, dict)] if isinstance(points, list) else []
         if following is None or following == offset:
@@ -73,7 +73,7 @@ async def _pages(http: AsyncClient, path: str) -> AsyncIterator[list[Any]]:
         offset = following
 
 
-async def _asked(http: AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
+async def _request(http: AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
     answer = await fetched(http, "POST", path, most=_MAX_PAGE_BYTES, body=body)
     try:
         result = exact_json.loads(answer)["result"]

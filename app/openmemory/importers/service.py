@@ -1,4 +1,4 @@
-"""Imports a file: an archive, or what another program left. Its kind is told by its content."""
+"""Imports a file: an archive, or the data of another program. Its content determines its kind."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class FileImport:
 
 @dataclass(slots=True)
 class ImportedUser:
-    """The result for one user of the file. `report` is None if the import of this user failed; `error` says why."""
+    """The result for one user of the file. `report` is None if the import of this user failed; `error` states why."""
 
     user: str
     into: str
@@ -97,7 +97,7 @@ class Imports:
         self._limits = limits
         self._turns = Admission(_AT_ONCE, _PATIENCE)
 
-    async def import_file(self, caller: Caller, file: Spool, wanted: FileImport) -> FileReport:
+    async def import_file(self, caller: Caller, file: Spool, options: FileImport) -> FileReport:
         """Imports a file, and closes it. The caller gets the memories of mem0 that name no user.
 
         A credential of one user imports for this user only. `dry_run` reports what would happen, and keeps nothing.
@@ -116,27 +116,27 @@ class Imports:
             async with self._turns.turn(caller.principal.id):
                 kind = await asyncio.to_thread(kind_of, file.file)
                 if kind is FileKind.ARCHIVE:
-                    return await self._archive(caller, file, wanted)
-                async with self._staged(caller, kind, file) as rows:
-                    return await self._users(caller, rows, wanted)
+                    return await self._archive(caller, file, options)
+                async with self._staged_rows(caller, kind, file) as rows:
+                    return await self._users(caller, rows, options)
         except BadSource as error:
             raise Invalid("file", error.message, code=error.code, hint=error.hint) from error
         finally:
             file.close()
 
-    async def _archive(self, caller: Caller, file: Spool, wanted: FileImport) -> FileReport:
+    async def _archive(self, caller: Caller, file: Spool, options: FileImport) -> FileReport:
         limit = self._limit_of(file)
         unpacked, most = UNPACKED * self._limits.backup, most_of(self._limits)
-        name, found = await limit.run(lambda: contents_of(file.file, unpacked=unpacked, most=most, limit=limit))
+        name, counts = await limit.run(lambda: contents_of(file.file, unpacked=unpacked, most=most, limit=limit))
         user = name or caller.user
-        _chosen([user], wanted)
-        taken = ImportedUser(user, wanted.into or caller.user, found)
-        into = await self._caller_into(caller, taken.into, dry_run=wanted.dry_run)
-        taken.report = await self._backup.restore(into, file, wanted.mode, dry_run=wanted.dry_run)
-        return FileReport(FileKind.ARCHIVE, {user: sum(found.memories.values())}, [taken])
+        _single_user([user], options)
+        imported_user = ImportedUser(user, options.into or caller.user, counts)
+        into = await self._caller_into(caller, imported_user.into, dry_run=options.dry_run)
+        imported_user.report = await self._backup.restore(into, file, options.mode, dry_run=options.dry_run)
+        return FileReport(FileKind.ARCHIVE, {user: sum(counts.memories.values())}, [imported_user])
 
     @asynccontextmanager
-    async def _staged(self, caller: Caller, kind: FileKind, file: Spool) -> AsyncIterator[_Rows]:
+    async def _staged_rows(self, caller: Caller, kind: FileKind, file: Spool) -> AsyncIterator[_Rows]:
         """The rows of a file that is no archive, in a temporary folder."""
         limit = self._limit_of(file)
         folder = Path(tempfile.mkdtemp(dir=temporary(self._folder), prefix="import-"))
@@ -157,7 +157,7 @@ class Imports:
                 path = folder / "openmemory.db"  # SQLite needs a name
                 _copy(file, path, self._folder)
                 file.close()
-                sqlite_file.stage(path, staging, folder, lambda _done, _total: None, limit)
+                sqlite_file.stage(path, staging, folder, lambda _count, _total: None, limit)
             else:
                 file.seek(0)
                 mem0.stage_json(file.file, mem0.Mem0(staging, user=user))
@@ -168,43 +168,45 @@ class Imports:
             raise
         return staging
 
-    async def _users(self, caller: Caller, rows: _Rows, wanted: FileImport) -> FileReport:
+    async def _users(self, caller: Caller, rows: _Rows, options: FileImport) -> FileReport:
         staging, limit = rows.staging, rows.limit
         report = FileReport(rows.kind, await limit.run(staging.sizes))
-        user = _chosen(list(report.users), wanted)
+        user = _single_user(list(report.users), options)
         if user is None and caller.principal.user is not None:
             # Everybody's memories cannot be imported with the credential of one user.
             if caller.user not in report.users:
-                if not wanted.dry_run:
-                    raise Invalid("of", f"must name one of the file's users: {_listed(report.users)}")
+                if not options.dry_run:
+                    raise Invalid("of", f"must name one of the file's users: {_user_list(report.users)}")
                 return report
             user = caller.user
         users = [(id_, name) for id_, name in await limit.run(staging.users) if user in (None, name)]
-        asked = None if user is None else users[0][0]
-        report.left_out = await limit.run(lambda: staging.left_out(asked))
-        report.notes = staging.notes(asked)
-        targets = [name if user is None else wanted.into or caller.user for _, name in users]
+        user_id = None if user is None else users[0][0]
+        report.left_out = await limit.run(lambda: staging.skipped_rows(user_id))
+        report.notes = staging.notes(user_id)
+        targets = [name if user is None else options.into or caller.user for _, name in users]
         for name in targets:  # before anything is imported
             caller.principal.claimed_user(name)
         for (id_, name), into in zip(users, targets, strict=True):
-            taken = ImportedUser(name, into, ArchiveCounts())
-            report.imported.append(taken)
+            imported_user = ImportedUser(name, into, ArchiveCounts())
+            report.imported.append(imported_user)
             try:
-                await self._one(caller, rows, id_, taken, wanted)
+                await self._one(caller, rows, id_, imported_user, options)
             except OpenMemoryError as error:
-                # Others may be imported already, so the report tells it.
-                taken.error = error.message if error.hint is None else f"{error.message} {error.hint}"
+                # Other users may be imported already. The error is therefore part of the report.
+                imported_user.error = error.message if error.hint is None else f"{error.message} {error.hint}"
         return report
 
-    async def _one(self, caller: Caller, rows: _Rows, id_: str, taken: ImportedUser, wanted: FileImport) -> None:
+    async def _one(
+        self, caller: Caller, rows: _Rows, id_: str, imported_user: ImportedUser, options: FileImport
+    ) -> None:
         limit = rows.limit
         archive = await limit.run(lambda: UserArchive(rows.staging, id_))
-        taken.found = await limit.run(archive.contents)
-        into = await self._caller_into(caller, taken.into, dry_run=wanted.dry_run)
+        imported_user.found = await limit.run(archive.contents)
+        into = await self._caller_into(caller, imported_user.into, dry_run=options.dry_run)
         spool = Spool(self._folder)
         try:
-            await limit.run(lambda: archive.write(spool, lambda _done, _total: None))
-            taken.report = await self._backup.restore(into, spool, wanted.mode, dry_run=wanted.dry_run)
+            await limit.run(lambda: archive.write(spool, lambda _count, _total: None))
+            imported_user.report = await self._backup.restore(into, spool, options.mode, dry_run=options.dry_run)
         finally:
             spool.close()
 
@@ -219,20 +221,20 @@ class Imports:
         return ReadingLimit(_READING + file.seek(0, 2) / _PACE, self._folder)
 
 
-def _chosen(users: list[str], wanted: FileImport) -> str | None:
+def _single_user(users: list[str], options: FileImport) -> str | None:
     """Returns the only user who is imported; None if all are."""
     if not users:
         raise BadSource("holds no memories")
-    if wanted.user is not None and wanted.user not in users:
-        raise Invalid("of", f"must be a user of the file, not {wanted.user!r}; it has {_listed(users)}")
-    if wanted.user is None and len(users) > 1:
-        if wanted.into is not None:
+    if options.user is not None and options.user not in users:
+        raise Invalid("of", f"must be a user of the file, not {options.user!r}; it has {_user_list(users)}")
+    if options.user is None and len(users) > 1:
+        if options.into is not None:
             raise Invalid("into", f"is for one user, but the file has {len(users):,}; choose one of them")
         return None
-    return wanted.user or users[0]
+    return options.user or users[0]
 
 
-def _listed(users: Iterable[str]) -> str:
+def _user_list(users: Iterable[str]) -> str:
     return ", ".join(list(users)[:20])
 
 

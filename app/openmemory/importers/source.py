@@ -24,7 +24,7 @@ _START = 64 * 1024
 MAX_ROW_BYTES = 64 * 1024 * 1024
 """Maximum number of bytes of a row that SQLite reads or makes."""
 _LOOK_EVERY = 10_000
-"""Rows that are read between two looks at the free disk space."""
+"""Rows that are read between two checks of the free disk space."""
 
 
 class BadSource(OpenMemoryError):
@@ -61,21 +61,22 @@ def kind_of(file: BinaryIO) -> FileKind:
     refuse_foreign(foreign_json(start))
     if text.startswith((b"[", b"{")):
         return FileKind.MEM0
-    found = foreign_text(start)
-    needed = "must be a database of OpenMemory (openmemory.db), a ZIP archive, or memories of mem0 as JSON"
+    foreign_file = foreign_text(start)
+    requirement = "must be a database of OpenMemory (openmemory.db), a ZIP archive, or memories of mem0 as JSON"
     raise BadSource(
-        needed if found is None else f"{needed}, not {found.name}", hint=None if found is None else found.remedy
+        requirement if foreign_file is None else f"{requirement}, not {foreign_file.name}",
+        hint=None if foreign_file is None else foreign_file.remedy,
     )
 
 
-def refuse_foreign(found: ForeignFile | None) -> None:
+def refuse_foreign(foreign_file: ForeignFile | None) -> None:
     """Refuses a file of another program.
 
     Raises:
-        BadSource: it is one; the message says which, and the hint what can be done.
+        BadSource: it is one; the message names its kind, and the hint states what can be done.
     """
-    if found is not None:
-        raise BadSource(f"is {found.name}, which cannot be imported as it is", hint=found.remedy)
+    if foreign_file is not None:
+        raise BadSource(f"is {foreign_file.name}, which cannot be imported as it is", hint=foreign_file.remedy)
 
 
 def is_sqlite(start: bytes) -> bool:
@@ -115,12 +116,12 @@ class ReadingLimit:
             BadSource: it took too long, or SQLite cannot read the file or store its rows.
         """
         self._end = time.monotonic() + self._seconds
-        working = asyncio.ensure_future(asyncio.to_thread(work))
+        task = asyncio.ensure_future(asyncio.to_thread(work))
         try:
-            return await asyncio.shield(working)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
             self._end = 0.0
-            await asyncio.gather(working, return_exceptions=True)
+            await asyncio.gather(task, return_exceptions=True)
             raise
         except sqlite3.Error as error:
             self.check()
@@ -134,7 +135,7 @@ class ReadingLimit:
         """Called for every row.
 
         Raises:
-            BadSource: reading took too long, or nobody waits for it any more.
+            BadSource: reading took too long, or the caller was cancelled.
             Unavailable: the disk is nearly full.
         """
         if self.over():

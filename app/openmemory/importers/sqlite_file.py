@@ -15,11 +15,11 @@ from urllib.parse import quote
 
 from openmemory.importers import installation
 from openmemory.importers.databases import Show
-from openmemory.importers.left_out import shown
+from openmemory.importers.left_out import printable_id
 from openmemory.importers.source import MAX_ROW_BYTES, BadSource, ReadingLimit
 from openmemory.importers.staging import Staging
 
-_BESIDE = ("-wal", "-journal")
+_SIDE_FILES = ("-wal", "-journal")
 """Suffixes of the files that hold recent writes that are not in the database file yet."""
 
 _PLAIN = ("CREATE TABLE ", "CREATE INDEX ", "CREATE UNIQUE INDEX ")
@@ -30,7 +30,7 @@ _ALLOWED = {
 }  # fmt: skip
 """The actions that reading needs, and the names that they may have; None: any."""
 _LOOK_EVERY = 1_000
-"""Steps of SQLite between two looks at the limit."""
+"""Steps of SQLite between two checks of the limit."""
 
 
 def stage(
@@ -57,7 +57,7 @@ class SqliteTables:
     def __init__(self, connection: sqlite3.Connection, tables: Iterable[str]) -> None:
         self._connection = connection
         self.columns = {
-            name: {row["name"] for row in connection.execute(f"PRAGMA table_info({_quoted(name)})")} for name in tables
+            name: {row["name"] for row in connection.execute(f"PRAGMA table_info({_quote(name)})")} for name in tables
         }
 
     def rows(self, table: str, columns: Sequence[str], order: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
@@ -84,9 +84,9 @@ def opened(
         BadSource: it is damaged, cannot be read, or exceeds the limit.
     """
     try:
-        with _connected(path, folder, limit) as connection:
+        with _connection(path, folder, limit) as connection:
             tables = _tables(connection, strict=searched is None)
-            for check in ("1",) if searched is None else [_quoted(name) for name in searched if name in tables]:
+            for check in ("1",) if searched is None else [_quote(name) for name in searched if name in tables]:
                 damage = connection.execute(f"PRAGMA quick_check({check})").fetchone()[0]
                 if damage != "ok":
                     hint = f'try `sqlite3 {path.name} ".recover" | sqlite3 mended.db`'
@@ -107,7 +107,7 @@ def _tables(old: sqlite3.Connection, *, strict: bool) -> list[str]:
             if not strict:
                 continue
             raise BadSource(
-                f"has a view, a trigger or a virtual table ({shown(name)}), which OpenMemory never made",
+                f"has a view, a trigger or a virtual table ({printable_id(name)}), which OpenMemory never made",
                 hint="remove it from a copy of the file with `sqlite3`",
             )
         if kind == "table":
@@ -115,18 +115,18 @@ def _tables(old: sqlite3.Connection, *, strict: bool) -> list[str]:
     return names
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))
 
 
 @contextmanager
-def _connected(path: Path, folder: Path, limit: ReadingLimit | None) -> Iterator[sqlite3.Connection]:
+def _connection(path: Path, folder: Path, limit: ReadingLimit | None) -> Iterator[sqlite3.Connection]:
     copy: Path | None = None
-    beside = [Path(f"{path}{end}") for end in _BESIDE]
-    if any(file.exists() and file.stat().st_size for file in beside):
+    side_files = [Path(f"{path}{end}") for end in _SIDE_FILES]
+    if any(file.exists() and file.stat().st_size for file in side_files):
         # Recent writes are in a separate file, and reading them would write to it. So a copy is read.
         copy = Path(tempfile.mkdtemp(dir=folder)) / "copy.sqlite"
-        for source, end in ((path, ""), *zip(beside, _BESIDE, strict=True)):
+        for source, end in ((path, ""), *zip(side_files, _SIDE_FILES, strict=True)):
             if source.exists():
                 shutil.copyfile(source, f"{copy}{end}")
         address = f"file:{quote(str(copy))}"
@@ -140,7 +140,7 @@ def _connected(path: Path, folder: Path, limit: ReadingLimit | None) -> Iterator
     connection.executescript("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0;")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    connection.set_authorizer(_allowed)
+    connection.set_authorizer(_authorize)
     if limit is not None:
         connection.set_progress_handler(limit.over, _LOOK_EVERY)
     try:
@@ -151,7 +151,7 @@ def _connected(path: Path, folder: Path, limit: ReadingLimit | None) -> Iterator
             shutil.rmtree(copy.parent)
 
 
-def _allowed(action: int, first: str | None, second: str | None, _database: str | None, within: str | None) -> int:
+def _authorize(action: int, first: str | None, second: str | None, _database: str | None, within: str | None) -> int:
     """Allows reading tables, and nothing within a view or a trigger."""
     if within is not None or action not in _ALLOWED:
         return sqlite3.SQLITE_DENY

@@ -129,7 +129,7 @@ _INDEXES = (
 _PAGE_BYTES = 4096
 """The default size of SQLite's pages."""
 _LOOK_EVERY = 1_000
-"""Steps of SQLite between two looks at the limit."""
+"""Steps of SQLite between two checks of the limit."""
 _MAX_DAYS = 36_500
 """Maximum number of days of a policy."""
 
@@ -142,7 +142,7 @@ class Staging:
         self._limit = limit
         self.general_notes: list[str] = []
         """Further sentences of the report, about the whole installation."""
-        self._filed: Counter[str] = Counter()
+        self._moved_counts: Counter[str] = Counter()
         # Written in one thread and read in another, but never used by two threads at once.
         self.connection = sqlite3.connect(folder / "staging.sqlite", check_same_thread=False, isolation_level=None)
         self.connection.row_factory = sqlite3.Row
@@ -175,16 +175,16 @@ class Staging:
             self.refuse(table, row, str(error))
             return False
         marks = ", ".join("?" * len(columns))
-        taken = self.connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608
-        if not taken and "id" in columns:
+        row_count = self.connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608
+        if not row_count and "id" in columns:
             self.refuse(table, row, "id: must be unique")
-        if taken and (numbers := sum(value.numbers for value in values if isinstance(value, CleanedJson))):
-            self._ledger.mended(table, _usable(columns, row), numbers)
-        return bool(taken)
+        if row_count and (numbers := sum(value.numbers for value in values if isinstance(value, CleanedJson))):
+            self._ledger.record_mended(table, _usable(columns, row), numbers)
+        return bool(row_count)
 
     def refuse(self, table: str, row: Mapping[str, Any], reason: str) -> None:
         """Records that a row is rejected, with those of its references that are usable."""
-        self._ledger.lost(table, _usable(TABLES[table], row), row.get("id"), reason)
+        self._ledger.record_skipped(table, _usable(TABLES[table], row), row.get("id"), reason)
 
     def _cleaned(self, columns: Mapping[str, Column], row: Mapping[str, Any]) -> list[Any]:
         values = []
@@ -208,12 +208,12 @@ class Staging:
         self._drop("apps", "owner_id NOT IN (SELECT id FROM users)", "its user is missing")
         self._drop("memories", "user_id NOT IN (SELECT id FROM users)", "its user is missing")
         self._file_under_openmemory()
-        gone = "memory_id NOT IN (SELECT id FROM memories)"
-        self._drop("memory_categories", gone, "its memory is missing", "memory_id")
+        without_memory = "memory_id NOT IN (SELECT id FROM memories)"
+        self._drop("memory_categories", without_memory, "its memory is missing", "memory_id")
         self._drop("memory_categories", "category_id NOT IN (SELECT id FROM categories)", "its category is missing",
                    "memory_id")  # fmt: skip
-        self._drop("memory_status_history", gone, "its memory is missing")
-        self._drop("memory_access_logs", gone, "its memory is missing")
+        self._drop("memory_status_history", without_memory, "its memory is missing")
+        self._drop("memory_access_logs", without_memory, "its memory is missing")
         self._drop("memory_access_logs", "app_id NOT IN (SELECT id FROM apps)", "its app is missing")
         self._drop(
             "access_controls",
@@ -222,10 +222,10 @@ class Staging:
         )
         self._drop("access_controls", "object_type = 'memory' AND object_id NOT IN (SELECT id FROM memories)",
                    "its memory is missing")  # fmt: skip
-        self._drop("memory_revisions", gone, "its memory is missing")
+        self._drop("memory_revisions", without_memory, "its memory is missing")
         for end in ("from_id", "to_id"):
-            lost = f"{end} NOT IN (SELECT id FROM memories)"  # noqa: S608 - only constants are put in
-            self._drop("memory_links", lost, f"{end}: its memory is missing")
+            without_end = f"{end} NOT IN (SELECT id FROM memories)"  # noqa: S608 - only constants are put in
+            self._drop("memory_links", without_end, f"{end}: its memory is missing")
         self._drop("passages", "source_id NOT IN (SELECT id FROM sources)", "its source is missing")
         self._drop("sources", "id NOT IN (SELECT source_id FROM passages)", "it has no text")
         self._drop("access_controls", "effect NOT IN ('allow', 'deny')", "effect: must be allow or deny")
@@ -247,32 +247,33 @@ class Staging:
             self._drop(policies, f"criteria_type = '{sort}' AND criteria_id NOT IN ({there})", f"its {sort} is missing")
 
     def _drop(self, table: str, which: str, reason: str, id_: str = "id") -> None:
-        self._ledger.dropped(table, which, reason, id_)
+        self._ledger.record_dropped(table, which, reason, id_)
         self.connection.execute(f"DELETE FROM {table} WHERE {which}")  # noqa: S608
 
     def _file_under_openmemory(self) -> None:
         """Moves memories whose app is gone to the user's app `openmemory`, so that they are not lost."""
-        lost = "app_id NOT IN (SELECT id FROM apps)"
-        for (user,) in self.connection.execute(f"SELECT DISTINCT user_id FROM memories WHERE {lost}").fetchall():  # noqa: S608
+        without_app = "app_id NOT IN (SELECT id FROM apps)"
+        users = self.connection.execute(f"SELECT DISTINCT user_id FROM memories WHERE {without_app}")  # noqa: S608
+        for (user,) in users.fetchall():
             own = self.connection.execute("SELECT id FROM apps WHERE owner_id = ? AND name = 'openmemory'", (user,))
-            found = own.fetchone()
-            app = found[0] if found else str(uuid5(NAMESPACE_URL, f"openmemory:app:{user}:openmemory"))
-            if not found:
+            row = own.fetchone()
+            app = row[0] if row else str(uuid5(NAMESPACE_URL, f"openmemory:app:{user}:openmemory"))
+            if not row:
                 self.add("apps", {"id": app, "owner_id": user, "name": "openmemory"})
-            self._filed[user] = self.connection.execute(
-                f"UPDATE memories SET app_id = ? WHERE user_id = ? AND {lost}",  # noqa: S608
+            self._moved_counts[user] = self.connection.execute(
+                f"UPDATE memories SET app_id = ? WHERE user_id = ? AND {without_app}",  # noqa: S608
                 (app, user),
             ).rowcount
 
-    def left_out(self, user: str | None = None) -> SkippedRows:
+    def skipped_rows(self, user: str | None = None) -> SkippedRows:
         """The rejected rows after `settle`: those of a user, by id, including those whose user is unknown; or all."""
         return self._ledger.of(user)
 
     def notes(self, user: str | None = None) -> list[str]:
         """Further sentences of the report, about a user, by id, or about all users."""
-        filed = self._filed.total() if user is None else self._filed[user]
-        said = [f"{filed} memories whose app is missing are imported under the app openmemory."] if filed else []
-        return self.general_notes + said
+        moved_count = self._moved_counts.total() if user is None else self._moved_counts[user]
+        note = f"{moved_count} memories whose app is missing are imported under the app openmemory."
+        return [*self.general_notes, note] if moved_count else [*self.general_notes]
 
     def sizes(self) -> dict[str, int]:
         """The number of memories of every user, by name."""
@@ -292,9 +293,9 @@ class Staging:
 
     def states(self, user: str) -> dict[str, int]:
         """The number of a user's memories in each state."""
-        found = dict.fromkeys(STATES, 0)
+        counts = dict.fromkeys(STATES, 0)
         query = "SELECT state, count(*) AS n FROM memories WHERE user_id = :user GROUP BY state"
-        return found | {row["state"]: row["n"] for row in self.rows(query, user=user)}
+        return counts | {row["state"]: row["n"] for row in self.rows(query, user=user)}
 
 
 def _usable(columns: Mapping[str, Column], row: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import httpx
 from qdrant_client import AsyncQdrantClient, models
 
 from openmemory.index.collections import (
@@ -51,6 +50,7 @@ from openmemory.index.port import (
     chunks_of,
 )
 from openmemory.index.qdrant_format import check_collection, configuration, cosines, filter_of, hits, sparse, vectors
+from openmemory.index.unix_socket import unix_socket_transport
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class QdrantIndex:
         self._dimension = dimension
         self._timeout = timeout
         self._patience = max(timeout, PATIENCE)
-        way: dict[str, Any] = {"transport": httpx.AsyncHTTPTransport(uds=str(socket))} if socket else {}
+        way: dict[str, Any] = {"transport": unix_socket_transport(socket)} if socket else {}
         self._client = client or AsyncQdrantClient(
             "http://index" if socket else url,
             # As a header, because the argument warns about plain http, which is normal in a private network.

@@ -10,6 +10,7 @@ from sqlalchemy import Uuid, text
 
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.embeddings.port import Codes
 from openmemory.index.models import ItemKind
 
@@ -74,20 +75,9 @@ _KEEP = text(
 )
 
 
-# A scan along both primary keys, which contain all requested columns.
 _PAGE = CompiledStatement(
     bound(
-        f"""
-        SELECT e.kind, e.id, e.model, e.model = :model AND t.there IS NULL AS lacking
-        FROM (
-            SELECT kind, id, model FROM embeddings
-            WHERE (kind, id, model) > (:after_kind, :after_id, :after_model) ORDER BY kind, id, model LIMIT {PAGE}
-        ) AS e
-        LEFT JOIN LATERAL (
-            SELECT true AS there FROM embedding_tokens AS t
-            WHERE t.kind = e.kind AND t.id = e.id AND t.model = e.model OFFSET 0) AS t ON true
-        ORDER BY e.kind, e.id, e.model
-        """,  # noqa: S608 - only a constant is put in
+        load_sql(__name__, "page", page=str(PAGE)),
         {"after_id": Uuid()},
     )
 )

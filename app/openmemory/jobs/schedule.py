@@ -95,7 +95,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(services.vector_backfill.run, "backfill_vectors", VECTOR_BACKFILL_EVERY, first=FIRST_VECTOR_BACKFILL)
     add(services.comparison.run, "compare_memories", COMPARE_EVERY, first=FIRST_COMPARISON)
     add(services.lexical_backfill.run, "backfill_words", LEXICAL_BACKFILL_EVERY, first=FIRST_LEXICAL_BACKFILL)
-    add(services.lexical_statistics.refresh_due, "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
+    add(services.lexical_statistics.refresh_stale, "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
     add(services.analyze_after_writes.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "record_key_use", KEY_USE_EVERY)
     add(services.archiving.run, "archive", LIFECYCLE_EVERY, first=FIRST_LIFECYCLE)

@@ -21,15 +21,15 @@ REPEATED = timedelta(hours=1)
 
 
 async def page(tx: Tx, caller: Caller, memory_id: UUID, *, page: int, page_size: int, fold: bool) -> AccessLogPage:
-    """Returns a page of one memory's accesses: of assistants first, newest first. The caller must already be known to
-    own the memory. `fold`: reads of one kind by one app, each within an hour of the next, are one entry.
+    """Returns a page of one memory's accesses: of assistants first, newest first. The caller must own the memory; this
+    function does not check it. `fold`: reads of one kind by one app, each within an hour of the next, are one entry.
 
     If a query searched beyond the namespaces of the credential, only its existence is shown: its score would allow
     guesses at its words. Imported accesses are treated the same, because an archive may contain anything.
     """
     of_memory = MemoryAccessLog.memory_id == memory_id
     no_query = and_(~MemoryAccessLog.metadata_.has_key("query"), MemoryAccessLog.imported_at.is_(None))
-    query_shown = or_(no_query, was_visible(MemoryAccessLog))
+    query_visible = or_(no_query, was_visible(MemoryAccessLog))
     app = func.coalesce(App.name, MemoryAccessLog.app_name, "")
     alike: dict[str, Any] = {"partition_by": (app, MemoryAccessLog.access_type)}
     in_order = (MemoryAccessLog.accessed_at, MemoryAccessLog.id)
@@ -42,7 +42,7 @@ async def page(tx: Tx, caller: Caller, memory_id: UUID, *, page: int, page_size:
             MemoryAccessLog.app_id,
             MemoryAccessLog.accessed_at,
             MemoryAccessLog.access_type,
-            case((query_shown, MemoryAccessLog.metadata_), else_=literal_column("'{}'::jsonb")).label("metadata_"),
+            case((query_visible, MemoryAccessLog.metadata_), else_=literal_column("'{}'::jsonb")).label("metadata_"),
             app.label("app_name"),
             case((and_(literal(fold), reads, since <= REPEATED), 0), else_=1).label("begins"),
         )
@@ -51,24 +51,24 @@ async def page(tx: Tx, caller: Caller, memory_id: UUID, *, page: int, page_size:
         .subquery()
     )
     by_kind = (accesses.c.app_name, accesses.c.access_type)
-    numbered = select(
+    runs = select(
         accesses,
         func.sum(accesses.c.begins)
         .over(partition_by=by_kind, order_by=(accesses.c.accessed_at, accesses.c.id))
         .label("fold"),
     ).subquery()
-    together: dict[str, Any] = {"partition_by": (numbered.c.app_name, numbered.c.access_type, numbered.c.fold)}
-    newest = (numbered.c.accessed_at.desc(), numbered.c.id.desc())
-    folded = select(
-        numbered,
+    together: dict[str, Any] = {"partition_by": (runs.c.app_name, runs.c.access_type, runs.c.fold)}
+    newest = (runs.c.accessed_at.desc(), runs.c.id.desc())
+    entries = select(
+        runs,
         func.count().over(**together).label("count"),
-        func.min(numbered.c.accessed_at).over(**together).label("first_accessed_at"),
+        func.min(runs.c.accessed_at).over(**together).label("first_accessed_at"),
         func.row_number().over(**together, order_by=newest).label("place"),
     ).subquery()
     rows = await tx.execute(
-        select(folded)
-        .where(folded.c.place == 1)
-        .order_by(folded.c.app_name == caller.app, folded.c.accessed_at.desc(), folded.c.id.desc())
+        select(entries)
+        .where(entries.c.place == 1)
+        .order_by(entries.c.app_name == caller.app, entries.c.accessed_at.desc(), entries.c.id.desc())
         .limit(page_size)
         .offset((page - 1) * page_size),
         caller.parameters,

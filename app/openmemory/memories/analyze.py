@@ -25,23 +25,23 @@ class AnalyzeAfterWrites:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._written = 0
-        self._known = 0.0
+        self._writes = 0
+        self._row_count = 0.0
 
     def wrote(self, count: int) -> None:
         """Note that `count` memories were committed."""
-        self._written += count
+        self._writes += count
 
     async def run(self) -> bool:
         """Run ANALYZE if enough was written since the last time. Returns True if it ran."""
-        if self._written < max(AT_LEAST, SHARE * self._known):
+        if self._writes < max(AT_LEAST, SHARE * self._row_count):
             return False
-        written, self._written = self._written, 0
+        count, self._writes = self._writes, 0
         try:
             async with self._database.statement() as tx:
                 await tx.execute(_ANALYZE)
-                self._known = float(await tx.scalar(_ESTIMATE) or 0)
+                self._row_count = float(await tx.scalar(_ESTIMATE) or 0)
         except BaseException:
-            self._written += written
+            self._writes += count
             raise
         return True

@@ -37,6 +37,7 @@ from sqlalchemy.orm import aliased
 from openmemory.audit import audit_log
 from openmemory.audit.schemas import AuditAction
 from openmemory.database.engine import Tx, violated
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
@@ -60,29 +61,11 @@ from openmemory.serialization.normal_form import normal_form
 _ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", user="new.user_id", source="FROM new")
 
 _ADD = text(
-    f"""
-    WITH new AS (
-        INSERT INTO memories (user_id, updated_at, {names_of(ADDED)})
-        SELECT :user_id, created_at, {names_of(ADDED)}
-        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r({typed(ADDED)})
-        ON CONFLICT (user_id, namespace, app_id, hash) WHERE state = 'active' DO NOTHING
-        RETURNING id, user_id, app_id, content, metadata, revision, created_at
-    ), revisions AS (
-        INSERT INTO memory_revisions (memory_id, revision, new_text, metadata, changed_by, app_id, changed_at)
-        SELECT id, revision, content, metadata, user_id, app_id, created_at FROM new
-    ), history AS (
-        INSERT INTO memory_status_history (memory_id, changed_by, app_id, old_state, new_state, changed_at)
-        SELECT id, user_id, app_id, NULL, 'active', created_at FROM new
-    ), assigned AS (
-        INSERT INTO memory_categories (memory_id, category_id, user_id, app_id)
-        SELECT new.id, c.category_id, new.user_id, new.app_id
-        FROM jsonb_to_recordset(CAST(:assignments AS jsonb)) AS c(memory_id uuid, category_id uuid)
-        JOIN new ON new.id = c.memory_id
-    ), entries AS ({_ADD_ENTRIES}
-    ), audited AS ({audit_log.OF_NEW})
-    SELECT id FROM new
-    """  # noqa: S608 - only constants are put in
-)
+    load_sql(
+        __name__, "add", columns=names_of(ADDED), typed_columns=typed(ADDED), entries=_ADD_ENTRIES,
+        audited=audit_log.OF_NEW,
+    )
+)  # fmt: skip
 
 _EXACT_DUPLICATES = text(
     """
@@ -121,9 +104,9 @@ async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[
         for row, new in zip(rows, news, strict=True)
         for name in sorted(set(new.categories))
     ]
-    stored = await _insert(tx, caller, rows, assignments)
+    stored_ids = await _insert(tx, caller, rows, assignments)
     present: dict[tuple[str, UUID, str], UUID] = {}
-    missing = [row for row in rows if row["id"] not in stored]
+    missing = [row for row in rows if row["id"] not in stored_ids]
     while missing:
         present, expired = await _exact_duplicates(tx, caller, missing)
         if not expired and all(_identity(row) in present for row in missing):
@@ -131,11 +114,11 @@ async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[
         # An expired memory, or one that is no longer valid, is invisible and must not block its text from being stored
         # again. An exact duplicate that is gone was archived by a concurrent transaction.
         await change_state(tx, caller, Memory.id == func.any(expired), State.ARCHIVED)
-        stored |= await _insert(tx, caller, missing, assignments)
-        missing = [row for row in rows if row["id"] not in stored]
+        stored_ids |= await _insert(tx, caller, missing, assignments)
+        missing = [row for row in rows if row["id"] not in stored_ids]
     return [
         MemoryAdded(id=row["id"], memory=row["content"], event=Event.ADD)
-        if row["id"] in stored
+        if row["id"] in stored_ids
         else MemoryAdded(id=present[_identity(row)], memory=row["content"], event=Event.NONE)
         for row in rows
     ]
@@ -187,7 +170,7 @@ async def _exact_duplicates(
     tx: Tx, caller: Caller, rows: list[dict[str, Any]]
 ) -> tuple[dict[tuple[str, UUID, str], UUID], list[UUID]]:
     """The active memories with the texts of `rows`, and the ids of those that have expired."""
-    found = await tx.execute(
+    result = await tx.execute(
         _EXACT_DUPLICATES,
         {
             "user_id": caller.user_id,
@@ -196,7 +179,7 @@ async def _exact_duplicates(
             "hashes": [row["hash"] for row in rows],
         },
     )
-    duplicates = found.all()
+    duplicates = result.all()
     return {(each.namespace, each.app_id, each.hash): each.id for each in duplicates}, [
         each.id for each in duplicates if each.expired
     ]
@@ -211,15 +194,15 @@ async def category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
     if not names:
         return {}
     # Locked as a foreign key locks them, so that no erasure of a user removes them as unused.
-    there = select(Category.name, Category.id).where(Category.name == func.any(sorted(names)))
-    there = there.with_for_update(read=True, key_share=True)
-    found = dict[str, UUID]()
+    query = select(Category.name, Category.id).where(Category.name == func.any(sorted(names)))
+    query = query.with_for_update(read=True, key_share=True)
+    ids = dict[str, UUID]()
     for _ in range(_ATTEMPTS):
-        rows = [{"name": name} for name in sorted(names - found.keys())]
+        rows = [{"name": name} for name in sorted(names - ids.keys())]
         await tx.execute(pg_insert(Category).on_conflict_do_nothing(), rows)
-        found = {row.name: row.id for row in await tx.execute(there)}
-        if len(found) == len(names):
-            return found
+        ids = {row.name: row.id for row in await tx.execute(query)}
+        if len(ids) == len(names):
+            return ids
     raise ConflictError("A category was removed at this moment. Try again.", code="category_removed")
 
 
@@ -235,16 +218,16 @@ async def update_text(
     labels: Flagging,
     *,
     confirms: bool = False,
-    said: datetime | None = None,
-    restored: int | None = None,
+    changed_at: datetime | None = None,
+    restored_revision: int | None = None,
 ) -> ReplacedText:
     """Write a new revision of the one memory that `which` selects. Unchanged content writes nothing.
 
     Returns the memory as it was, read under the lock that the update holds.
 
-    `confirms`: the user themself named the categories, which confirms those that were assigned automatically. `said`:
-    the time of the new revision; None: now.
-    `restored`: the text is that of this revision, and so belongs to the app that wrote it then.
+    `confirms`: the user themself named the categories, which confirms those that were assigned automatically.
+    `changed_at`: the time of the new revision; None: now.
+    `restored_revision`: the text is that of this revision, and so belongs to the app that wrote it then.
 
     Raises:
         NotFound: there is no such memory, or it is not the caller's.
@@ -273,14 +256,14 @@ async def update_text(
     refiled, categories = False, None
     if change.categories is not None:
         refiled, categories = await _replace_categories(tx, current.id, set(change.categories), confirms=confirms)
-    replaced = ReplacedText(current.content, current.labels, current.revision, categories)
+    replaced_text = ReplacedText(current.content, current.labels, current.revision, categories)
     expires_at = current.expires_at if change.expiry is None else end_of(change.expiry)
     kind = change.kind or current.kind
     same = (content, metadata, expires_at, kind) == (
         current.content, current.metadata, current.expires_at, current.kind,
     )  # fmt: skip
     if same and not refiled:
-        return replaced
+        return replaced_text
     if current.revision == LAST_REVISION:
         raise ConflictError(
             f"The memory has {LAST_REVISION:,} revisions, the last that there can be.",
@@ -292,7 +275,7 @@ async def update_text(
         "revision": current.revision + 1, "updated_at": func.now(), "labels": list(labels(content, metadata)),
         "expires_at": expires_at, "kind": kind,
     }  # fmt: skip
-    values |= await _writers(tx, caller, current, values, restored)
+    values |= await _writers(tx, caller, current, values, restored_revision)
     duplicate = and_(
         Memory.user_id == caller.user_id, Memory.namespace == current.namespace, Memory.app_id == current.app_id,
         Memory.hash == values["hash"], Memory.id != current.id,
@@ -306,22 +289,22 @@ async def update_text(
         insert(MemoryRevision).values(
             memory_id=current.id, revision=current.revision + 1, old_text=current.content, new_text=content,
             metadata_=metadata, changed_by=caller.user_id, app_id=caller.app_id,
-            changed_at=func.now() if said is None else said,
+            changed_at=func.now() if changed_at is None else changed_at,
         )
     )  # fmt: skip
     await outbox.add_entries(tx, ItemKind.MEMORY, [current.id])
-    return replaced
+    return replaced_text
 
 
 async def _writers(
-    tx: Tx, caller: Caller, current: Any, values: dict[str, Any], restored: int | None
+    tx: Tx, caller: Caller, current: Any, values: dict[str, Any], restored_revision: int | None
 ) -> dict[str, Any]:
     """The columns that name the apps whose text and metadata a memory holds after an update to these values."""
     columns: dict[str, Any] = {}
     if values["content"] != current.content:
         writer: UUID | None = caller.app_id
-        if restored is not None:
-            writer = await tx.scalar(select(repository.author(literal(current.id), literal(restored))))
+        if restored_revision is not None:
+            writer = await tx.scalar(select(repository.author(literal(current.id), literal(restored_revision))))
         other = None if writer == current.app_id else writer
         by_user = caller.owner and writer == caller.app_id
         columns |= {"text_app_id": other, "text_by_user": other is not None and by_user}
@@ -348,26 +331,26 @@ async def _replace_categories(tx: Tx, memory_id: UUID, names: set[str], *, confi
 
     An automatic assignment stays automatic if a client names it again, unless the user `confirms` it.
     """
-    wanted = set((await category_ids(tx, names)).values())
-    assigned = select(Category.id, Category.name).join(MemoryCategory).where(MemoryCategory.memory_id == memory_id)
-    before = {row.id: row.name for row in await tx.execute(assigned)}
-    present = before.keys()
-    if gone := present - wanted:
+    requested_ids = set((await category_ids(tx, names)).values())
+    query = select(Category.id, Category.name).join(MemoryCategory).where(MemoryCategory.memory_id == memory_id)
+    before = {row.id: row.name for row in await tx.execute(query)}
+    present_ids = before.keys()
+    if removed_ids := present_ids - requested_ids:
         await tx.execute(
             delete(MemoryCategory).where(
-                MemoryCategory.memory_id == memory_id, MemoryCategory.category_id == func.any(list(gone))
+                MemoryCategory.memory_id == memory_id, MemoryCategory.category_id == func.any(list(removed_ids))
             )
         )
-    if new := wanted - present:
-        assignments = [{"memory_id": memory_id, "category_id": id_} for id_ in new]
+    if new_ids := requested_ids - present_ids:
+        assignments = [{"memory_id": memory_id, "category_id": id_} for id_ in new_ids]
         await tx.execute(insert(MemoryCategory), assignments)
-    confirmed = 0
+    confirmed_count = 0
     if confirms:
-        ours = and_(MemoryCategory.memory_id == memory_id, MemoryCategory.automatic)
-        confirmed = (await tx.execute(update(MemoryCategory).where(ours).values(automatic=False))).rowcount
-    if confirms or wanted != present:
+        automatic = and_(MemoryCategory.memory_id == memory_id, MemoryCategory.automatic)
+        confirmed_count = (await tx.execute(update(MemoryCategory).where(automatic).values(automatic=False))).rowcount
+    if confirms or requested_ids != present_ids:
         await tx.execute(_LEAVE_ALONE, {"id": memory_id})
-    return wanted != present or confirmed > 0, sorted(before.values())
+    return requested_ids != present_ids or confirmed_count > 0, sorted(before.values())
 
 
 async def change_state(
@@ -383,7 +366,7 @@ async def change_state(
     parameters and `values`.
 
     Returns the id and the previous state of each changed memory. Memories that already have the state, or whose state
-    does not allow the transition, are left unchanged; the caller tells them apart.
+    does not allow the transition, are left unchanged; the caller distinguishes them.
 
     Raises:
         ConflictError: a memory would become active while another active memory has the same text.
@@ -397,11 +380,11 @@ async def change_state(
             Memory.app_id == returning.app_id, Memory.hash == returning.hash, Memory.id != returning.id,
         )  # fmt: skip
         ids = list(await tx.scalars(select(Memory.id).where(which), bound))
-        lapsed = and_(Memory.id == func.any(ids), Memory.state == State.ACTIVE, Memory.expires_at <= func.now())
-        if await change_state(tx, caller, lapsed, State.ARCHIVED):
+        has_expired = and_(Memory.id == func.any(ids), Memory.state == State.ACTIVE, Memory.expires_at <= func.now())
+        if await change_state(tx, caller, has_expired, State.ARCHIVED):
             at = func.clock_timestamp()  # later than the archiving above
         await _archive_expired(tx, caller, exists().where(returning.id == func.any(ids), same))
-    chosen = (
+    selection = (
         select(Memory.id, Memory.state, (Memory.expires_at <= func.now()).label("expired"))
         .where(which, or_(*(Memory.state == state for state in state_machine.sources(target))))
         .order_by(Memory.id)
@@ -422,11 +405,11 @@ async def change_state(
             "superseded_by": case((over, null()), else_=Memory.superseded_by),
             "expires_at": case((Memory.expires_at <= func.now(), null()), else_=Memory.expires_at),
         }
-    changed = (
+    updates = (
         update(Memory)
-        .where(Memory.id == chosen.c.id)
+        .where(Memory.id == selection.c.id)
         .values(stamps)
-        .returning(Memory.id, chosen.c.state.label("old_state"), chosen.c.expired)
+        .returning(Memory.id, selection.c.state.label("old_state"), selection.c.expired)
         .cte("changed")
     )
     history = (
@@ -434,19 +417,19 @@ async def change_state(
         .from_select(
             ["memory_id", "changed_by", "app_id", "old_state", "new_state", "reason", "changed_at"],
             select(
-                changed.c.id,
+                updates.c.id,
                 literal(caller.user_id),
                 # Null for the user themself: no app may restore what the user has archived.
                 literal(None if caller.owner else caller.app_id, Uuid()),
-                changed.c.old_state,
+                updates.c.old_state,
                 literal(target, STATE),
-                case((changed.c.expired, _EXPIRED), else_=null()) if target is State.ARCHIVED else null(),
+                case((updates.c.expired, _EXPIRED), else_=null()) if target is State.ARCHIVED else null(),
                 at,
             ),
         )
         .cte("history")
     )
-    statement = select(changed.c.id, changed.c.old_state).add_cte(history)
+    statement = select(updates.c.id, updates.c.old_state).add_cte(history)
     try:
         rows = (await tx.execute(statement, bound)).all()
     except exc.IntegrityError as error:
@@ -461,8 +444,8 @@ async def expire(tx: Tx, caller: Caller, which: ColumnElement[bool], values: Map
 
     They are archived, and their history records the reason.
     """
-    ended = update(Memory).where(which).values(expires_at=func.now()).returning(Memory.id)
-    ids = list(await tx.scalars(ended, {**caller.parameters, **values}))
+    statement = update(Memory).where(which).values(expires_at=func.now()).returning(Memory.id)
+    ids = list(await tx.scalars(statement, {**caller.parameters, **values}))
     return [id_ for id_, _ in await change_state(tx, caller, Memory.id == func.any(ids), State.ARCHIVED)]
 
 
@@ -471,8 +454,8 @@ async def _archive_expired(tx: Tx, caller: Caller, which: ColumnElement[bool]) -
     from being stored again."""
     over = func.least(Memory.expires_at, Memory.valid_until) <= func.now()
     # A constant, so that every plan can use the partial index of active texts.
-    expired = and_(which, Memory.state == literal_column("'active'"), over)
-    await change_state(tx, caller, expired, State.ARCHIVED)
+    has_expired = and_(which, Memory.state == literal_column("'active'"), over)
+    await change_state(tx, caller, has_expired, State.ARCHIVED)
 
 
 def duplicate_conflict(error: exc.IntegrityError) -> Exception:

@@ -26,10 +26,10 @@ class ContentPolicy:
         Raises:
             Invalid: `secret_refused` or `injection_refused`. It names the field, never the content.
         """
-        given = {name: getattr(new, name) for name in _FIELDS}
-        given |= self._cleaned({name: given[name] for name in ("text", *_NAMES, "categories", "metadata")}, field)
-        self._refuse_injection({name: given[name] for name in ("text", "metadata", *_NAMES, "categories")})
-        return CheckedMemory(**given, labels=self.labels(given["text"], given["metadata"]))
+        values = {name: getattr(new, name) for name in _FIELDS}
+        values |= self._clean_all({name: values[name] for name in ("text", *_NAMES, "categories", "metadata")}, field)
+        self._refuse_injection({name: values[name] for name in ("text", "metadata", *_NAMES, "categories")})
+        return CheckedMemory(**values, labels=self.labels(values["text"], values["metadata"]))
 
     def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
         """The change as it may be made. `field`: the name of the text field in the request.
@@ -37,18 +37,18 @@ class ContentPolicy:
         Raises:
             Invalid: as `created` does.
         """
-        given = {"text": change.text, "metadata": change.metadata, "categories": change.categories}
-        cleaned = self._cleaned(given, field)
-        self._refuse_injection(cleaned)
-        return replace(change, **cleaned)
+        values = {"text": change.text, "metadata": change.metadata, "categories": change.categories}
+        clean_values = self._clean_all(values, field)
+        self._refuse_injection(clean_values)
+        return replace(change, **clean_values)
 
-    def _cleaned(self, given: dict[str, Any], text_field: str = "text") -> dict[str, Any]:
+    def _clean_all(self, values: dict[str, Any], text_field: str = "text") -> dict[str, Any]:
         """The fields without their secrets."""
         if self._capture.secrets == "store":
-            return given
+            return values
         return {
             name: self._clean_tree(value, text_field if name == "text" else name) if value else value
-            for name, value in given.items()
+            for name, value in values.items()
         }
 
     def json_object(self, value: dict[str, Any], field: str) -> dict[str, Any]:
@@ -57,13 +57,13 @@ class ContentPolicy:
         Raises:
             Invalid: as `created` does.
         """
-        cleaned = self._cleaned({field: value})
-        self._refuse_injection(cleaned)
-        found: dict[str, Any] = cleaned[field]
-        return found
+        clean_values = self._clean_all({field: value})
+        self._refuse_injection(clean_values)
+        result: dict[str, Any] = clean_values[field]
+        return result
 
-    def spoken(self, text: str) -> str:
-        """A conversation text as it may be stored. Secrets are redacted; they never cause a rejection."""
+    def redacted(self, text: str) -> str:
+        """The text with its secrets redacted, unless `capture.secrets` is `store`. They never cause a rejection."""
         return text if self._capture.secrets == "store" else secrets.redacted(text)
 
     def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
@@ -72,10 +72,10 @@ class ContentPolicy:
             return ()
         return (injection.LABEL,) if injection.instructs(text) or injection.anywhere(metadata) else ()
 
-    def _refuse_injection(self, given: dict[str, Any]) -> None:
+    def _refuse_injection(self, values: dict[str, Any]) -> None:
         if self._capture.injection != "refuse":
             return
-        if field := next((name for name, value in given.items() if injection.anywhere(value)), None):
+        if field := next((name for name, value in values.items() if injection.anywhere(value)), None):
             raise Invalid(
                 field,
                 "looks like a prompt injection; such texts are not stored (capture.injection)",
@@ -85,18 +85,18 @@ class ContentPolicy:
 
     def _clean(self, text: str, field: str, name: str = "") -> str:
         """The text without its secrets. `name`: its key in a JSON object."""
-        found = secrets.find_called(name, text) if name else secrets.find(text)
-        if not found:
+        matches = secrets.find_called(name, text) if name else secrets.find(text)
+        if not matches:
             return text
         if self._capture.secrets == "refuse":
             raise Invalid(
                 field,
-                f"looks like it holds {found[0].kind}; secrets are not stored (capture.secrets)",
+                f"looks like it holds {matches[0].kind}; secrets are not stored (capture.secrets)",
                 code="secret_refused",
                 hint="Leave it out, or write where it is kept. "
                 'Set capture.secrets to "redact" to store the rest, or to "store" to store it.',
             )
-        return secrets.without(text, found)
+        return secrets.without(text, matches)
 
     def _clean_tree(self, value: Any, field: str, name: str = "") -> Any:
         if isinstance(value, str):
@@ -105,15 +105,16 @@ class ContentPolicy:
             return type(value)(self._clean_tree(item, field, name) for item in value)
         if not isinstance(value, dict):
             return value
-        cleaned: dict[str, Any] = {}
+        clean_object: dict[str, Any] = {}
         for key, item in value.items():
-            called = shown = self._clean(key, field)
+            clean_key = unique_key = self._clean(key, field)
             number = 1
-            while shown in cleaned or (shown != key and shown in value):  # two redacted keys may be equal
+            # Two redacted keys may be equal.
+            while unique_key in clean_object or (unique_key != key and unique_key in value):
                 number += 1
-                shown = f"{called} {number}"
-            cleaned[shown] = self._clean_tree(item, f"{field}.{called}"[:100], key)
-        return cleaned
+                unique_key = f"{clean_key} {number}"
+            clean_object[unique_key] = self._clean_tree(item, f"{field}.{clean_key}"[:100], key)
+        return clean_object
 
 
 _FIELDS = tuple(MemoryCreate.__dataclass_fields__)

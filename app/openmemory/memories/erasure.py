@@ -1,4 +1,7 @@
-"""Permanent removal of memories and of users, the rest of what `openmemory.memories.changes` writes."""
+"""Permanent removal of memories and of users, the rest of what `openmemory.memories.changes` writes.
+
+Most tables are erased by foreign keys. `openmemory.schema.registry` lists all.
+"""
 
 from __future__ import annotations
 
@@ -54,15 +57,17 @@ async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
     owners = list(await tx.scalars(select(Memory.user_id).where(Memory.id == func.any(list(ids))).distinct()))
     await rule_cache.hold(tx, owners)
     await tx.execute(select(Memory.id).where(Memory.id == func.any(list(ids))).order_by(Memory.id).with_for_update())
-    found = await tx.scalars(delete(Memory).where(Memory.id == func.any(list(ids))).returning(Memory.id))
-    gone = list(found)
-    await tx.execute(_FORGET_CAPTURES, {"ids": gone})
-    await tx.execute(delete(Embedding).where(Embedding.kind == ItemKind.MEMORY.value, Embedding.id == func.any(gone)))
-    about = and_(AccessControl.object_type == "memory", AccessControl.object_id == func.any(gone))
+    result = await tx.scalars(delete(Memory).where(Memory.id == func.any(list(ids))).returning(Memory.id))
+    erased_ids = list(result)
+    await tx.execute(_FORGET_CAPTURES, {"ids": erased_ids})
+    await tx.execute(
+        delete(Embedding).where(Embedding.kind == ItemKind.MEMORY.value, Embedding.id == func.any(erased_ids))
+    )
+    about = and_(AccessControl.object_type == "memory", AccessControl.object_id == func.any(erased_ids))
     if (await tx.execute(delete(AccessControl).where(about))).rowcount:
         await rule_cache.changed(tx, owners)
-    await outbox.add_entries(tx, ItemKind.MEMORY, gone)
-    return len(gone)
+    await outbox.add_entries(tx, ItemKind.MEMORY, erased_ids)
+    return len(erased_ids)
 
 
 async def erase_user(tx: Tx, user_id: UUID, erase_sources: EraseSources) -> int:
@@ -74,7 +79,7 @@ async def erase_user(tx: Tx, user_id: UUID, erase_sources: EraseSources) -> int:
     await erase_sources(tx, user_id)
     await tx.execute(delete(App).where(App.owner_id == user_id))
     await tx.execute(delete(User).where(User.id == user_id))
-    # Locked first: whoever refers to one of them meanwhile is seen by the next statement, or waits for it.
-    unused = list(await tx.scalars(_LOCK_CATEGORIES, {"ids": categories}))
-    await tx.execute(_FORGET_CATEGORIES, {"ids": unused})
+    # Locked first: the next statement sees whatever refers to one of them meanwhile, or waits for it.
+    unused_ids = list(await tx.scalars(_LOCK_CATEGORIES, {"ids": categories}))
+    await tx.execute(_FORGET_CATEGORIES, {"ids": unused_ids})
     return count

@@ -30,7 +30,7 @@ class Archived(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryField:
-    """A field of memories: a column, or what other tables tell of a memory.
+    """A field of memories: a column, or what other tables hold about a memory.
 
     `added`: the row of a new memory contains it. `sortable`: the names by which lists can be sorted by it.
     `filterable`: conditions of a search can test it, and its type decides the operators. `missing`: what stands for it
@@ -86,9 +86,9 @@ ADDED = tuple(one for one in COLUMNS if one.added)
 COPIED = tuple(one for one in COLUMNS if one.archived is not Archived.RULED)
 
 
-def archived_as(treated: Archived) -> tuple[MemoryField, ...]:
-    """Returns the columns that an import treats so."""
-    return tuple(one for one in COLUMNS if one.archived is treated)
+def archived_as(treatment: Archived) -> tuple[MemoryField, ...]:
+    """Returns the columns with this treatment."""
+    return tuple(one for one in COLUMNS if one.archived is treatment)
 
 
 def names_of(columns: Iterable[MemoryField], table: str = "") -> str:

@@ -21,11 +21,11 @@ from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.memories.models import IdempotencyKey
 
-KEPT = 7
-"""Days that a key is stored."""
+RETENTION_DAYS = 7
+"""The days for which a key is stored."""
 
-_PRUNED = 5_000
-"""Keys that one statement deletes."""
+_BATCH = 5_000
+"""The number of keys that one statement deletes."""
 
 _KEY = (IdempotencyKey.app_id, IdempotencyKey.principal, IdempotencyKey.key)
 
@@ -77,9 +77,9 @@ async def claim(tx: Tx, caller: Caller, once: IdempotentRequest, kind: Kind) -> 
     mine = (caller.app_id, caller.principal.id, once.key)
     fingerprint = once.fingerprint(kind)
     values = dict(zip(("app_id", "principal", "key"), mine, strict=True)) | {"fingerprint": fingerprint}
-    taken = pg_insert(IdempotencyKey).values(values).on_conflict_do_nothing().returning(IdempotencyKey.key)
+    statement = pg_insert(IdempotencyKey).values(values).on_conflict_do_nothing().returning(IdempotencyKey.key)
     try:
-        if (await tx.execute(taken)).one_or_none() is not None:
+        if (await tx.execute(statement)).one_or_none() is not None:
             return None
     except exc.IntegrityError:
         raise NotFound("The user or the app was erased a moment ago", code="user_not_found") from None
@@ -114,8 +114,8 @@ async def store(
 
 async def prune(database: Database) -> None:
     """Delete expired keys, some thousands at a time."""
-    old = IdempotencyKey.created_at < func.now() - func.make_interval(0, 0, 0, KEPT)
-    some = delete(IdempotencyKey).where(tuple_(*_KEY).in_(select(*_KEY).where(old).limit(_PRUNED)))
+    old = IdempotencyKey.created_at < func.now() - func.make_interval(0, 0, 0, RETENTION_DAYS)
+    some = delete(IdempotencyKey).where(tuple_(*_KEY).in_(select(*_KEY).where(old).limit(_BATCH)))
     async with database.statement() as tx:
-        while (await tx.execute(some)).rowcount == _PRUNED:
+        while (await tx.execute(some)).rowcount == _BATCH:
             continue

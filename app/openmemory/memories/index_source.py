@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import array
 from openmemory.access.models import User
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.index.bm25 import packed_lexemes, text_vectors
 from openmemory.index.collections import same_uuid
 from openmemory.index.entries import IndexEntries, array_of
@@ -27,8 +28,8 @@ class IndexedMemories:
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """The points of those memories that are active."""
-        found = await _POINTS.rows(tx, {"ids": array_of(ids)})
-        [(places, owners, apps, writers, namespaces, kinds, revisions, hashes, assigned, lexemes, lengths)] = found
+        rows = await _POINTS.rows(tx, {"ids": array_of(ids)})
+        [(places, owners, apps, writers, namespaces, kinds, revisions, hashes, category_lists, lexemes, lengths)] = rows
         if not places:
             return []
         return [
@@ -46,7 +47,7 @@ class IndexedMemories:
             )
             for place, owner, app, others, namespace, kind, revision, hash_, categories, words in zip(
                 places, owners.split(","), apps.split(","), writers.split(","), namespaces, kinds, revisions,
-                hashes.split(","), assigned.split(","), text_vectors(lexemes, lengths), strict=True,
+                hashes.split(","), category_lists.split(","), text_vectors(lexemes, lengths), strict=True,
             )
         ]  # fmt: skip
 
@@ -82,17 +83,17 @@ class IndexedMemories:
 
     async def texts(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Text]:
         """The texts of memories in any state."""
-        found = await tx.execute(select(Memory.id, Memory.hash, Memory.content).where(Memory.id.in_(ids)))
-        return {row.id: Text(row.hash, row.content) for row in found}
+        rows = await tx.execute(select(Memory.id, Memory.hash, Memory.content).where(Memory.id.in_(ids)))
+        return {row.id: Text(row.hash, row.content) for row in rows}
 
     async def versions(self, tx: Tx, ids: Sequence[UUID]) -> list[Version | None]:
         """The revision and categories of each id, in order; None for a memory that is not active."""
-        [(revisions, assigned)] = await _VERSIONS.rows(tx, {"ids": array_of(ids)})
+        [(revisions, category_lists)] = await _VERSIONS.rows(tx, {"ids": array_of(ids)})
         if not revisions:
             return []
         return [
             None if revision is None else Version(revision, frozenset(map(same_uuid, categories.split())))
-            for revision, categories in zip(revisions, assigned.split(","), strict=True)
+            for revision, categories in zip(revisions, category_lists.split(","), strict=True)
         ]
 
     async def count(self, tx: Tx, *, user: UUID | None) -> int:
@@ -117,22 +118,8 @@ _CATEGORY_IDS = func.array(
     select(MemoryCategory.category_id).where(MemoryCategory.memory_id == Memory.id).correlate(Memory).scalar_subquery()
 )
 
-# Returns one row in which each column is aggregated into one value. Reading thousands of rows costs several times as
-# much as finding them. All aggregates see the rows in the same order.
 _POINTS = CompiledStatement(
-    text(
-        f"""
-        SELECT array_agg(wanted.place),
-            string_agg(CAST(m.user_id AS text), ','), string_agg(CAST(m.app_id AS text), ','),
-            string_agg(concat_ws(' ', m.text_app_id, m.metadata_app_id), ','),
-            array_agg(m.namespace), array_agg(m.kind), array_agg(m.revision), string_agg(m.hash, ','),
-            string_agg(array_to_string(ARRAY(
-                SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ','),
-            array_agg({packed_lexemes("m.words")}), array_agg(m.word_count)
-        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
-        JOIN memories AS m ON m.id = wanted.id AND m.state = 'active' AND m.kind <> 'state'
-        """  # noqa: S608 - only a constant is put in
-    ),
+    text(load_sql(__name__, "points", lexemes=packed_lexemes("m.words"))),
     plain=True,
 )
 _DOCUMENTS = CompiledStatement(

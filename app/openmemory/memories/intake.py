@@ -90,16 +90,16 @@ class Intake:
         validation.json_object(value, field, 4 * self._limits.text, "limits.text")  # a character has up to four bytes
         return self._content.json_object(value, field)
 
-    def spoken(self, text: str) -> str:
-        """A conversation text as it may be stored. Secrets are redacted unless `capture.secrets` is `store`."""
-        return self._content.spoken(text)
+    def redacted(self, text: str) -> str:
+        """The text with its secrets redacted, unless `capture.secrets` is `store`. They never cause a rejection."""
+        return self._content.redacted(text)
 
     def narrowed(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
         """The checked query. An app's query is limited to active memories.
 
         Raises:
             Invalid: a filter is invalid.
-            Forbidden: an app asks what others have read.
+            Forbidden: an app requests what others have read.
         """
         if query.unread:
             caller.must_be_owner("see which memories no app has read", everywhere=False)

@@ -30,8 +30,8 @@ class NamesUpdate:
 
     def applied(self, present: Any) -> list[str]:
         """Returns the new list, without repetitions. `present` may be anything that a client stored."""
-        kept = self.replaced if self.replaced is not None else present if isinstance(present, list) else ()
-        return [name for name in dict.fromkeys(map(str, (*kept, *self.added))) if name not in self.removed]
+        names = self.replaced if self.replaced is not None else present if isinstance(present, list) else ()
+        return [name for name in dict.fromkeys(map(str, (*names, *self.added))) if name not in self.removed]
 
 
 @dataclass(frozen=True, slots=True)

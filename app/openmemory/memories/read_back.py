@@ -38,16 +38,16 @@ async def duplicate_of_read(tx: Tx, caller: Caller, new: CheckedMemory) -> Memor
     if caller.owner or new.ends or Scope.READ not in caller.principal.scopes:
         return None
     values = {"new_namespace": new.namespace, "new_hash": changes.text_hash(new.text)}
-    found = await shown(caller.default).rows(tx, caller.parameters | values)
-    if not found:
+    rows = await statement(caller.default).rows(tx, caller.parameters | values)
+    if not rows:
         return None
-    [(id_,)] = found
+    [(id_,)] = rows
     await access_log.record(tx, caller, AccessType.SEARCH, [id_], {"part": "echo"})
     return MemoryAdded(id=id_, memory=new.text, event=Event.NONE, note=READ_BACK)
 
 
 @cache
-def shown(default: Default) -> CompiledStatement:
+def statement(default: Default) -> CompiledStatement:
     """The id of a memory with a text that the app has read. Binds `caller.parameters`, `new_namespace`, `new_hash`.
 
     Joins the user's apps, of which there are few, because the index of active texts has the app before the text.
@@ -59,7 +59,7 @@ def shown(default: Default) -> CompiledStatement:
         MemoryAccessLog.app_id == app, MemoryAccessLog.memory_id == Memory.id, MemoryAccessLog.accessed_at > since
     )
     own = aliased(Memory)
-    own_says_so = exists().where(
+    own_duplicate = exists().where(
         own.user_id == user, own.namespace == bindparam("new_namespace", type_=String), own.app_id == app,
         own.hash == bindparam("new_hash", type_=String), own.state == ACTIVE,
     )  # fmt: skip
@@ -74,7 +74,7 @@ def shown(default: Default) -> CompiledStatement:
             Memory.hash == bindparam("new_hash", type_=String),
             readable_by(caller, Memory),
             read,
-            ~own_says_so,
+            ~own_duplicate,
         )
         .order_by(Memory.id)
         .limit(literal_column("1"))

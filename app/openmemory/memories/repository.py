@@ -69,15 +69,15 @@ def no_memory() -> NotFound:
 def author(memory: Any, revision: Any) -> ColumnElement[Any]:
     """The app that wrote the text which a memory had in a revision. That revision may have changed the metadata only.
     Both arguments are columns of the statement around, or constants."""
-    written = aliased(MemoryRevision)
-    changed = written.new_text.is_distinct_from(written.old_text)
+    revisions = aliased(MemoryRevision)
+    changed = revisions.new_text.is_distinct_from(revisions.old_text)
     newest = (
-        select(written.app_id)
-        .where(written.memory_id == memory, written.revision <= revision, changed)
-        .order_by(written.revision.desc())
+        select(revisions.app_id)
+        .where(revisions.memory_id == memory, revisions.revision <= revision, changed)
+        .order_by(revisions.revision.desc())
         .limit(literal_column("1"))
     )
-    return newest.correlate_except(written).scalar_subquery()
+    return newest.correlate_except(revisions).scalar_subquery()
 
 
 async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:

@@ -260,7 +260,7 @@ class MemoryAdded(InputModel):
     first_expires_at: datetime | None = None
     """The expiry that the earlier request set."""
 
-    def kept(self, new: MemoryCreate) -> dict[str, Any]:
+    def stored_answer(self, new: MemoryCreate) -> dict[str, Any]:
         """The data stored to answer a repeated request. Omits data of other memories, which may be erased by then."""
         own = {"event", "note", "changed"} | ({"previous_memory"} if self.event is Event.UPDATE else set())
         times = {"first_at": new.created_at, "first_expires_at": new.expires_at}

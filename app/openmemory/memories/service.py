@@ -100,7 +100,7 @@ class Memories:
     ) -> MemoryRowAdded:
         """Store one text verbatim. If the same app and namespace has an identical active memory, return that instead.
 
-        `policy` may change or replace a memory that says the same. With `explicit`, a text is stored even if the app
+        `policy` may change or replace a memory with the same meaning. With `explicit`, a text is stored even if the app
         has just read it in another app's memory. A request that was already done with the same `once` gets its original
         answer. The answer shows an existing memory only if the caller may read it; otherwise it shows the text as it
         was sent.
@@ -110,14 +110,14 @@ class Memories:
                 used for another request.
             Forbidden: the app is paused.
         """
-        [checked], apps = await self._taken(caller, [new])
-        # The times are set here, so that the row of a new memory is known without reading it back.
+        [memory], apps = await self._check(caller, [new])
+        # The times are set here, so that the row of a new memory needs no read.
         now = datetime.now(UTC)
-        expires_at = checked.expires_at if checked.ttl_days is None else now + timedelta(days=checked.ttl_days)
-        checked = replace(checked, created_at=checked.created_at or now, expires_at=expires_at, ttl_days=None)
-        dedup = None if policy is None else await policy.prepare(caller, checked, apps)
-        added, row = await self._store_one(caller, checked, apps, dedup, once, explicit=explicit)
-        self._counted([added])
+        expires_at = memory.expires_at if memory.ttl_days is None else now + timedelta(days=memory.ttl_days)
+        memory = replace(memory, created_at=memory.created_at or now, expires_at=expires_at, ttl_days=None)
+        dedup = None if policy is None else await policy.prepare(caller, memory, apps)
+        result, row = await self._store_one(caller, memory, apps, dedup, once, explicit=explicit)
+        self._finish_add([result])
         return row
 
     async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
@@ -125,8 +125,8 @@ class Memories:
 
         Only exact duplicates are detected, because an import must not lose anything.
         """
-        checked, apps = await self._taken(caller, news)
-        return self._counted(await self._store(caller, checked, apps))
+        memories, apps = await self._check(caller, news)
+        return self._finish_add(await self._store(caller, memories, apps))
 
     async def add_batch(
         self, caller: Caller, items: Sequence[MemoryCreate | Invalid], *, on_error: OnError = "skip"
@@ -144,12 +144,12 @@ class Memories:
         validation.count(items, "memories", self._limits.batch, "limits.batch")
         caller.may_write()
         # In a thread, because checking a large batch against the `capture` policies takes time.
-        checked = await asyncio.to_thread(lambda: [self._or_refusal(item) for item in items])
-        refused = {place: item for place, item in enumerate(checked) if isinstance(item, Invalid)}
-        if refused and (on_error == "fail" or len(refused) == len(items)):
-            raise BatchRefused.of("memories", refused, len(items))
-        added = iter(await self.add_many(caller, [item for item in checked if not isinstance(item, Invalid)]))
-        return [refused[place] if place in refused else next(added) for place in range(len(items))]
+        memories = await asyncio.to_thread(lambda: [self._or_refusal(item) for item in items])
+        errors = {place: item for place, item in enumerate(memories) if isinstance(item, Invalid)}
+        if errors and (on_error == "fail" or len(errors) == len(items)):
+            raise BatchRefused.of("memories", errors, len(items))
+        results = iter(await self.add_many(caller, [item for item in memories if not isinstance(item, Invalid)]))
+        return [errors[place] if place in errors else next(results) for place in range(len(items))]
 
     def _or_refusal(self, item: MemoryCreate | Invalid) -> CheckedMemory | Invalid:
         if isinstance(item, Invalid):
@@ -159,34 +159,34 @@ class Memories:
         except Invalid as error:
             return error.with_traceback(None)  # the traceback would keep the text in memory
 
-    async def _taken(self, caller: Caller, news: Sequence[MemoryCreate]) -> tuple[list[CheckedMemory], dict[str, UUID]]:
+    async def _check(self, caller: Caller, news: Sequence[MemoryCreate]) -> tuple[list[CheckedMemory], dict[str, UUID]]:
         """Returns the checked memories and the ids of the apps that wrote them. Counts against the rate limit."""
         validation.count(news, "memories", self._limits.batch, "limits.batch")
         caller.may_write(*{new.namespace for new in news})
-        checked = [new if isinstance(new, CheckedMemory) else self.intake.created(new) for new in news]
+        memories = [new if isinstance(new, CheckedMemory) else self.intake.created(new) for new in news]
         apps = {caller.app: caller.app_id}
-        for name in {new.app for new in checked if new.app} - apps.keys():
+        for name in {new.app for new in memories if new.app} - apps.keys():
             if not caller.owner:
                 raise Forbidden("Only the user may write in the name of another app.", code="not_your_app")
             apps[name] = (await self._directory.caller(caller.user, name, owner=True)).app_id
         await self._rates.save(caller, len(news))
-        return checked, apps
+        return memories, apps
 
-    def _counted(self, added: list[MemoryAdded]) -> list[MemoryAdded]:
-        """Wakes the delivery and updates the counters after the memories were stored."""
+    def _finish_add(self, results: list[MemoryAdded]) -> list[MemoryAdded]:
+        """Wakes the delivery and updates the counters after the memories were stored. Returns the memories."""
         self._delivery.wake()
-        self._analyze_after_writes.wrote(len(added))
-        for each in added:
-            known = each.event is Event.NONE or each.first_at is not None
-            self.written["duplicate" if known else each.event.value.lower()] += 1
-        return added
+        self._analyze_after_writes.wrote(len(results))
+        for each in results:
+            is_duplicate = each.event is Event.NONE or each.first_at is not None
+            self.written["duplicate" if is_duplicate else each.event.value.lower()] += 1
+        return results
 
     @retry_on_conflict
     async def _store(self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> list[MemoryAdded]:
         async with self._storing(caller, news, apps) as tx:
-            added = await changes.add(tx, caller, news, apps)
-            await _log_duplicates(tx, caller, added)
-        return added
+            results = await changes.add(tx, caller, news, apps)
+            await _log_duplicates(tx, caller, results)
+        return results
 
     @retry_on_conflict
     async def _store_one(
@@ -201,17 +201,17 @@ class Memories:
     ) -> tuple[MemoryAdded, MemoryRowAdded]:
         async with self._storing(caller, [new], apps) as tx:
             if once is not None and (before := await idempotency.claim(tx, caller, once, "memory")) is not None:
-                repeated = await stored_rows.answered_before(tx, caller, new, before)
-                return repeated, await stored_rows.row_of(tx, caller, new, repeated)
-            done = None
+                first_result = await stored_rows.answered_before(tx, caller, new, before)
+                return first_result, await stored_rows.row_of(tx, caller, new, first_result)
+            existing = None
             if dedup is not None:
-                shown = None if explicit else await read_back.duplicate_of_read(tx, caller, new)
-                done = shown or await dedup(tx)
-            [added] = await changes.add(tx, caller, [new], apps) if done is None else [done]
+                read_duplicate = None if explicit else await read_back.duplicate_of_read(tx, caller, new)
+                existing = read_duplicate or await dedup(tx)
+            [result] = await changes.add(tx, caller, [new], apps) if existing is None else [existing]
             if once is not None:
-                await idempotency.store(tx, caller, once, memory_id=added.id, answer=added.kept(new))
-            await _log_duplicates(tx, caller, [added])
-            return added, await stored_rows.row_of(tx, caller, new, added)
+                await idempotency.store(tx, caller, once, memory_id=result.id, answer=result.stored_answer(new))
+            await _log_duplicates(tx, caller, [result])
+            return result, await stored_rows.row_of(tx, caller, new, result)
 
     @asynccontextmanager
     async def _storing(self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> AsyncIterator[Tx]:
@@ -263,11 +263,11 @@ class Memories:
         caller.may_read()
         query = self.intake.narrowed(caller, query)
         await self._rates.search(caller)
-        look = ListAccess(caller, AccessType.EXPORT if export else AccessType.LIST, hashes=True)
-        return await pages.page(self._database, look, query, offset=offset, limit=limit)
+        access = ListAccess(caller, AccessType.EXPORT if export else AccessType.LIST, hashes=True)
+        return await pages.page(self._database, access, query, offset=offset, limit=limit)
 
     async def paused_note(self, caller: Caller) -> str | None:
-        """Says that the calling app is paused, so that it lists no memory. None if it is not."""
+        """Returns a note if the calling app is paused and therefore gets no memories; None otherwise."""
         if caller.owner:
             return None
         async with self._database.statement() as tx:
@@ -290,10 +290,10 @@ class Memories:
         caller.may_read()
         validation.between(page, "page", 1, 1_000_000)
         await self._rates.search(caller)
-        found = await ranked.related(self._database, caller, memory_id, offset=(page - 1) * RELATED, limit=RELATED)
-        if found is None:
+        result = await ranked.related(self._database, caller, memory_id, offset=(page - 1) * RELATED, limit=RELATED)
+        if result is None:
             raise repository.no_memory()
-        return Page(items=found.records, total=found.total, page=page, size=RELATED)
+        return Page(items=result.records, total=result.total, page=page, size=RELATED)
 
     async def update(
         self, caller: Caller, memory_id: UUID, change: MemoryUpdate | Amendment, *, field: str = "text"
@@ -314,22 +314,22 @@ class Memories:
         intake = self.intake
         checked = intake.changed(change, field) if isinstance(change, MemoryUpdate) else intake.amending(change, field)
         await self._rates.save(caller, 1)
-        updated = await self._update(caller, memory_id, checked)
+        result = await self._update(caller, memory_id, checked)
         self.written["update"] += 1
         self._delivery.wake()
-        if updated is None:
+        if result is None:
             raise repository.no_memory()
-        return updated
+        return result
 
     @retry_on_conflict
     async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate | Amendment) -> MemoryUpdated | None:
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "change memories")
-            which = (Memory.id == memory_id) & readable_by(caller, Memory, states=_kept(caller))
+            which = (Memory.id == memory_id) & readable_by(caller, Memory, states=_changeable_states(caller))
             replaced = await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
             record = await repository.get(tx, caller, memory_id)
-            dated = isinstance(change, MemoryUpdate) and change.expiry is not None
-            ends = {"expires_at": _iso(record.expires_at)} if dated and record is not None else None
+            has_expiry = isinstance(change, MemoryUpdate) and change.expiry is not None
+            ends = {"expires_at": _iso(record.expires_at)} if has_expiry and record is not None else None
             await access_log.record(tx, caller, AccessType.UPDATE, [memory_id], ends)
             return None if record is None else MemoryUpdated(record, replaced)
 
@@ -357,15 +357,15 @@ class Memories:
             states = {row.id: row.state for row in rows}
             if (strict and len(states) < len(ids)) or not states:
                 raise repository.no_memory()
-            refused = [s for s in states.values() if s is not target and target not in ALLOWED[s]]
-            if refused and (strict or len(refused) == len(states)):
-                raise refuse(refused[0], target)
-            changed = [id_ for id_, _ in await changes.change_state(tx, caller, mine, target)]
-            operation = {"operation": "delete_by_id"} if target is State.DELETED and changed else None
-            await access_log.record(tx, caller, transitions.ACCESS[target], changed, operation)
-        self.written[target.value] += len(changed)
+            refused_states = [s for s in states.values() if s is not target and target not in ALLOWED[s]]
+            if refused_states and (strict or len(refused_states) == len(states)):
+                raise refuse(refused_states[0], target)
+            changed_ids = [id_ for id_, _ in await changes.change_state(tx, caller, mine, target)]
+            operation = {"operation": "delete_by_id"} if target is State.DELETED and changed_ids else None
+            await access_log.record(tx, caller, transitions.ACCESS[target], changed_ids, operation)
+        self.written[target.value] += len(changed_ids)
         self._delivery.wake()
-        return len(changed)
+        return len(changed_ids)
 
     @retry_on_conflict
     async def change_state_where(self, caller: Caller, query: MemoryQuery, target: State) -> int:
@@ -375,17 +375,17 @@ class Memories:
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, f"{transitions.ACCESS[target]} memories")
             which, values = ListCriteria.of(caller, query).matching(), parameters(caller, query)
-            changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target, values=values)]
+            changed_ids = [id_ for id_, _ in await changes.change_state(tx, caller, which, target, values=values)]
             everything = target is State.DELETED
             access = AccessType.DELETE_ALL if everything else transitions.ACCESS[target]
-            operation = {"operation": "bulk_delete"} if everything and changed else None
-            await access_log.record(tx, caller, access, changed, operation)
-        self.written[target.value] += len(changed)
+            operation = {"operation": "bulk_delete"} if everything and changed_ids else None
+            await access_log.record(tx, caller, access, changed_ids, operation)
+        self.written[target.value] += len(changed_ids)
         self._delivery.wake()
-        return len(changed)
+        return len(changed_ids)
 
     async def delete(self, caller: Caller, ids: Sequence[UUID], *, strict: bool = True) -> int:
-        """Soft-delete memories. They are no longer found; `restore` brings them back."""
+        """Soft-delete memories. No search returns them any more; `restore` brings them back."""
         return await self.change_state(caller, ids, State.DELETED, strict=strict)
 
     async def delete_all(self, caller: Caller) -> int:
@@ -401,10 +401,10 @@ class Memories:
         """Make active again what the caller's last deletion took away, and return the ids."""
         caller.may_write()
         async with self._database.transaction() as tx:
-            changed = await restoring.restore_last(tx, caller)
-        self.written[State.ACTIVE.value] += len(changed)
+            restored_ids = await restoring.restore_last(tx, caller)
+        self.written[State.ACTIVE.value] += len(restored_ids)
         self._delivery.wake()
-        return changed
+        return restored_ids
 
     @retry_on_conflict
     async def erase(self, caller: Caller, ids: Sequence[UUID]) -> int:
@@ -419,14 +419,14 @@ class Memories:
         ids = list(dict.fromkeys(ids))
         validation.count(ids, "memory_ids", self._limits.ids, "limits.ids")
         async with self._database.transaction() as tx:
-            found = await repository.states_of(tx, caller, ids)
-            if len(found) < len(ids):
+            states = await repository.states_of(tx, caller, ids)
+            if len(states) < len(ids):
                 raise repository.no_memory()
-            erased = await erasure.erase(tx, ids)
+            count = await erasure.erase(tx, ids)
             await audit_log.record(tx, caller, AuditAction.MEMORY_ERASE, ids)
-        self.written["erase"] += erased
+        self.written["erase"] += count
         self._delivery.wake()
-        return erased
+        return count
 
     @retry_on_conflict
     async def erase_user(self, caller: Caller) -> int:
@@ -434,13 +434,13 @@ class Memories:
         caller.must_be_owner("erase themself")
         caller.may_write()
         async with self._database.transaction() as tx:
-            erased = await erasure.erase_user(tx, caller.user_id, self._erase_sources)
-            await audit_log.record(tx, caller, AuditAction.USER_ERASE, detail={"memories": erased})
-        self.written["erase"] += erased
+            count = await erasure.erase_user(tx, caller.user_id, self._erase_sources)
+            await audit_log.record(tx, caller, AuditAction.USER_ERASE, detail={"memories": count})
+        self.written["erase"] += count
         self._directory.forget(caller.user)
         self._keys.forget_user(caller.user)
         self._delivery.wake()
-        return erased
+        return count
 
     @retry_on_conflict
     async def history(self, caller: Caller, memory_id: UUID) -> History:
@@ -480,7 +480,7 @@ class Memories:
             return await accesses.page(tx, caller, memory_id, page=page, page_size=page_size, fold=fold)
 
 
-def _kept(caller: Caller) -> tuple[State, ...]:
+def _changeable_states(caller: Caller) -> tuple[State, ...]:
     """The states of memories that a caller may change. The user themself may change all that are not deleted."""
     return repository.KEPT_STATES if caller.owner else (State.ACTIVE,)
 
@@ -489,7 +489,7 @@ def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat()
 
 
-async def _log_duplicates(tx: Tx, caller: Caller, added: Sequence[MemoryAdded]) -> None:
+async def _log_duplicates(tx: Tx, caller: Caller, results: Sequence[MemoryAdded]) -> None:
     """Record the exact duplicates. New memories are recorded by the statement that stores them."""
-    if known := [each.id for each in added if each.event is Event.NONE]:
-        await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, known, detail={"event": Event.NONE})
+    if duplicate_ids := [each.id for each in results if each.event is Event.NONE]:
+        await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, duplicate_ids, detail={"event": Event.NONE})

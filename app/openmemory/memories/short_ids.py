@@ -1,4 +1,4 @@
-"""Short ids: the first characters of a memory's UUID, as many as tell it from every other that the caller reads."""
+"""Short ids: the first characters of a memory's UUID, as many as its reader needs to distinguish it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from openmemory.memories.lifecycle.transitions import movable
 from openmemory.memories.models import Memory
 from openmemory.memories.state import State
 
-SHOWN = 6
-"""The number of characters that are shown, unless more are needed."""
+SHORT_LENGTH = 6
+"""The number of characters of a short id, unless more are needed."""
 
-ACCEPTED = 4
+MIN_LENGTH = 4
 """The smallest number of characters that are accepted."""
 
-COUNTED = 1_000
+MAX_COUNT = 1_000
 """Up to this number, the memories that an ambiguous id may mean are counted."""
 
 CANDIDATES = 3
@@ -39,7 +39,7 @@ CANDIDATES = 3
 
 _DIGITS = 32
 
-PATTERN = rf"^[0-9a-fA-F](-?[0-9a-fA-F]){{{ACCEPTED - 1},{_DIGITS - 1}}}-?$"
+PATTERN = rf"^[0-9a-fA-F](-?[0-9a-fA-F]){{{MIN_LENGTH - 1},{_DIGITS - 1}}}-?$"
 """A UUID, or its first characters."""
 
 _SHORT_OR_WHOLE = re.compile(PATTERN)
@@ -56,43 +56,47 @@ class ShortIds:
         """Returns for each id its first characters, which no other memory that the caller may read has."""
         if not ids:
             return {}
-        bounds = [_bounds(id_.hex[:SHOWN]) for id_ in ids]
+        bounds = [_bounds(id_.hex[:SHORT_LENGTH]) for id_ in ids]
         values = {"ids": list(ids), "lows": [low for low, _ in bounds], "highs": [high for _, high in bounds]}
         async with self._database.statement() as tx:
             rows = await neighbours(caller.owner, caller.default).rows(tx, values | caller.parameters)
         return {id_: _shortest(id_, before, after) for id_, before, after in rows}
 
     async def resolved(
-        self, caller: Caller, given: Sequence[UUID | str], field: str, target: State = State.DELETED
+        self, caller: Caller, references: Sequence[UUID | str], field: str, target: State = State.DELETED
     ) -> list[UUID]:
-        """Returns the ids that are meant. `given`: UUIDs or their first characters. A short id means a memory that the
+        """Returns the ids. `references`: UUIDs or their first characters. A short id stands for a memory that the
         caller may move to `target`; with the default these are the memories that they may read.
 
         An unknown short id becomes a UUID that is as unknown, so that the use case treats both alike.
 
         Raises:
             Invalid: one is neither a UUID nor the beginning of one.
-            ConflictError: a short id is the beginning of several ids. A caller who may read is told some of them.
+            ConflictError: a short id is the beginning of several ids. The error names some of them to a caller who may
+                read.
         """
-        if len(given) > self._limits.ids:
-            validation.count(given, field, self._limits.ids, "limits.ids")
-        found = [_read(one, field) for one in given]
-        short = list(dict.fromkeys(one for one in found if isinstance(one, str)))
-        meant = await self._meant(caller, short, target) if short else {}
-        for digits, ids in meant.items():
+        if len(references) > self._limits.ids:
+            validation.count(references, field, self._limits.ids, "limits.ids")
+        parsed_references = [_read(one, field) for one in references]
+        short = list(dict.fromkeys(one for one in parsed_references if isinstance(one, str)))
+        ids_by_prefix = await self._matching_ids(caller, short, target) if short else {}
+        for digits, ids in ids_by_prefix.items():
             if len(ids) > 1:
                 raise _ambiguous(field, digits, ids if Scope.READ in caller.principal.scopes else [], len(ids))
-        return [one if isinstance(one, UUID) else next(iter(meant.get(one, ())), _bounds(one)[0]) for one in found]
+        return [
+            one if isinstance(one, UUID) else next(iter(ids_by_prefix.get(one, ())), _bounds(one)[0])
+            for one in parsed_references
+        ]
 
-    async def _meant(self, caller: Caller, prefixes: list[str], target: State) -> dict[str, list[UUID]]:
+    async def _matching_ids(self, caller: Caller, prefixes: list[str], target: State) -> dict[str, list[UUID]]:
         """Returns the ids that begin with these digits, in order."""
         bounds = [_bounds(digits) for digits in prefixes]
         values = {"lows": [low for low, _ in bounds], "highs": [high for _, high in bounds]}
-        found: defaultdict[str, list[UUID]] = defaultdict(list)
+        ids_by_prefix: defaultdict[str, list[UUID]] = defaultdict(list)
         async with self._database.statement() as tx:
             for place, id_ in await matches(caller.owner, caller.default, target).rows(tx, values | caller.parameters):
-                found[prefixes[place - 1]].append(id_)
-        return found
+                ids_by_prefix[prefixes[place - 1]].append(id_)
+        return ids_by_prefix
 
 
 def parsed(text: str) -> UUID | str | None:
@@ -104,20 +108,20 @@ def parsed(text: str) -> UUID | str | None:
     return UUID(digits) if len(digits) == _DIGITS else digits
 
 
-def _read(given: UUID | str, field: str) -> UUID | str:
-    found = given if isinstance(given, UUID) else parsed(given)
-    if found is None:
-        words = f"must be UUIDs, or their first characters ({ACCEPTED} or more), as the search gives them"
+def _read(reference: UUID | str, field: str) -> UUID | str:
+    value = reference if isinstance(reference, UUID) else parsed(reference)
+    if value is None:
+        words = f"must be UUIDs, or their first characters ({MIN_LENGTH} or more), as the search gives them"
         raise Invalid(field, words)
-    return found
+    return value
 
 
 def _ambiguous(field: str, digits: str, ids: Sequence[UUID], number: int) -> ConflictError:
     """`ids`: those that the message may name, in order."""
-    many = f"{number:,}" if number <= COUNTED else f"more than {COUNTED:,}"
+    many = f"{number:,}" if number <= MAX_COUNT else f"more than {MAX_COUNT:,}"
     around = [None, *ids[: CANDIDATES + 1], None]
-    named = [_shortest(id_, *sides) for id_, *sides in zip(ids[:CANDIDATES], around, around[2:], strict=False)]
-    more = f", such as {', '.join(named)}" if named else ""
+    examples = [_shortest(id_, *sides) for id_, *sides in zip(ids[:CANDIDATES], around, around[2:], strict=False)]
+    more = f", such as {', '.join(examples)}" if examples else ""
     message = f"{field}: {digits} is the beginning of {many} ids of memories."
     return ConflictError(message, code="ambiguous_id", hint=f"Give more characters of the id{more}.")
 
@@ -130,7 +134,7 @@ def _bounds(digits: str) -> tuple[UUID, UUID]:
 def _shortest(id_: UUID, *neighbours: UUID | None) -> str:
     text = str(id_)
     shared = max((_shared(text, str(other)) for other in neighbours if other is not None), default=0)
-    length = max(SHOWN, shared + 1)
+    length = max(SHORT_LENGTH, shared + 1)
     return text[: length + 1] if text[length - 1] == "-" else text[:length]
 
 
@@ -149,7 +153,7 @@ def _unnested(*names: str) -> Any:
 def _in_order(prefix: Any, *which: ColumnElement[bool], descending: bool = False) -> Any:
     """Returns the memories in a range of ids as a mapped class.
 
-    The planner does not know that the range is small: it would rather go through an index of all memories, or of the
+    The planner has no estimate for a small range: it would rather scan an index of all memories, or of the
     user's. The OFFSET keeps the predicate about the user out of this part of the statement, and no other index than the
     primary key serves this part, because none holds the revision.
     """
@@ -159,7 +163,7 @@ def _in_order(prefix: Any, *which: ColumnElement[bool], descending: bool = False
 
 @lru_cache(maxsize=16)
 def matches(owner: bool, default: Default, target: State) -> CompiledStatement:
-    """The statement that finds the ids of memories, in order, that begin with digits, for each given range of ids."""
+    """The statement that finds the ids of memories, in order, that begin with digits, for each range of ids."""
     caller = Caller.anyone(owner=owner, default=default)
     prefix = _unnested("low", "high")
     rows = _in_order(prefix, Memory.id >= prefix.c.low, Memory.id <= prefix.c.high)
@@ -167,7 +171,7 @@ def matches(owner: bool, default: Default, target: State) -> CompiledStatement:
         select(rows.id)
         .where(movable(caller, target, rows))
         .order_by(rows.id)
-        .limit(COUNTED + 1)
+        .limit(MAX_COUNT + 1)
         .correlate(prefix)
         .lateral("match")
     )

@@ -51,21 +51,21 @@ def line(value: str, field: str, limit: int, setting: str) -> str:
 
 def names(values: Any, fields: Sequence[str], limits: LimitSettings) -> dict[str, Any]:
     """Checks those `fields` of an object that hold a name. Returns the names without surrounding blanks."""
-    given = ((field, getattr(values, field)) for field in fields)
-    return {field: name(value, field, limits) for field, value in given if value is not None}
+    items = ((field, getattr(values, field)) for field in fields)
+    return {field: name(value, field, limits) for field, value in items if value is not None}
 
 
-def categories(given: Sequence[str], limits: LimitSettings) -> tuple[str, ...]:
+def categories(values: Sequence[str], limits: LimitSettings) -> tuple[str, ...]:
     """Checks the categories of one memory. Returns them without surrounding blanks; `one_form` comes last, because
     secrets are found by their case."""
-    if len(given) > MAX_CATEGORIES:
-        raise Invalid("categories", f"has {len(given)} entries; the limit is {MAX_CATEGORIES}")
-    return tuple(name(category, "categories", limits) for category in given)
+    if len(values) > MAX_CATEGORIES:
+        raise Invalid("categories", f"has {len(values)} entries; the limit is {MAX_CATEGORIES}")
+    return tuple(name(category, "categories", limits) for category in values)
 
 
-def one_form(given: Sequence[str]) -> tuple[str, ...]:
+def one_form(values: Sequence[str]) -> tuple[str, ...]:
     """Returns the categories in their one form, each once."""
-    return tuple(dict.fromkeys(map(category_name, given)))
+    return tuple(dict.fromkeys(map(category_name, values)))
 
 
 def metadata(value: dict[str, Any], limits: LimitSettings) -> dict[str, Any]:
@@ -144,12 +144,12 @@ def narrowing(query: QueryT, limits: LimitSettings) -> QueryT:
     names in the form in which they are stored."""
     for field in ("app_ids", "category_ids", "namespaces", "threads", "kinds", "categories"):
         _filters(getattr(query, field, ()), field)
-    given: dict[str, Any] = {
+    changes: dict[str, Any] = {
         field: tuple(name(value, field, limits) for value in getattr(query, field))
         for field in ("namespaces", "threads", "kinds", "categories")
     }
-    given |= moments(query, ("created_from", "created_to"))
-    return replace(query, **given | {"categories": one_form(given["categories"])})
+    changes |= moments(query, ("created_from", "created_to"))
+    return replace(query, **changes | {"categories": one_form(changes["categories"])})
 
 
 def moment(value: datetime, field: str) -> datetime:
@@ -162,9 +162,9 @@ def moment(value: datetime, field: str) -> datetime:
         raise Invalid(field, "must lie within the years 1 to 9999 in UTC") from None
 
 
-def moments(given: object, fields: Sequence[str]) -> dict[str, Any]:
-    """Checks the times in these fields. Returns those that are given, in UTC."""
-    times = {field: getattr(given, field) for field in fields}
+def moments(values: object, fields: Sequence[str]) -> dict[str, Any]:
+    """Checks the times in these fields. Returns those that are set, in UTC."""
+    times = {field: getattr(values, field) for field in fields}
     return {field: moment(at, field) for field, at in times.items() if at is not None}
 
 

@@ -25,7 +25,10 @@ async def get_stats(services: Services, caller: Caller) -> Profile:
     return await services.stats.profile(caller)
 
 
-@operation("GET", "/api/v1/stats/daily", command="activity days", tag=TAG, speaker=Speaker.OWNER, errors=(403, 404))
+@operation(
+    "GET", "/api/v1/stats/daily", command="activity days", tag=TAG, speaker=Speaker.OWNER, in_timezone=True,
+    errors=(403, 404),
+)  # fmt: skip
 async def daily_stats(
     services: Services,
     caller: Caller,

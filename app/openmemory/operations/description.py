@@ -43,6 +43,7 @@ from typing import (
 from pydantic.fields import FieldInfo
 
 from openmemory.memories.state import State
+from openmemory.serialization.timestamps import TimeBound
 
 if TYPE_CHECKING:
     from openmemory.access.directory import Belonging
@@ -151,7 +152,7 @@ class Operation(Generic[W, P, R]):
     """The type of the object whose id is in the path, such as `grant` for `{grant_id}`. A request that names no user
     means its owner, if the credential speaks for every user."""
     in_timezone: bool = False
-    """True if the description shows the parameter and the header that name the time zone of the request."""
+    """True if the time zone of the request makes a difference although no parameter is a `TimeBound`."""
     command: str = ""
     """The command that does it, such as `values set`; empty: there is none."""
     tool: str = ""
@@ -177,6 +178,12 @@ class Operation(Generic[W, P, R]):
     def _hints(self) -> dict[str, Any]:
         unread = {"Services": Any, "Caller": Any, "Principal": Any}
         return get_type_hints(self.run, localns=unread, include_extras=True)
+
+    @cached_property
+    def depends_on_timezone(self) -> bool:
+        """True if the time zone of the request makes a difference. The description then shows the parameter and the
+        header that name it."""
+        return self.in_timezone or any(TimeBound in _types_in(one.kind) for one in self.parameters)
 
     @property
     def in_path(self) -> tuple[str, ...]:
@@ -235,6 +242,12 @@ def operation(
 def operations_of(module: ModuleType) -> list[Operation[Any, Any, Any]]:
     """Returns the operations that a module describes, in their order."""
     return [one for one in vars(module).values() if isinstance(one, Operation)]
+
+
+def _types_in(kind: Any) -> set[Any]:
+    """Returns the types that a type is made of."""
+    parts = [one for one in get_args(kind) if isinstance(one, type) or get_args(one)]
+    return {kind}.union(*map(_types_in, parts)) if parts else {kind}
 
 
 def _parted(kind: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from openmemory.operations.description import Speaker, operation
 from openmemory.operations.parameters import FromDate, PageSize, ToDate, first_moment
-from openmemory.search.timeline_schemas import Changes, MemoriesThen
+from openmemory.search.timeline.schemas import Changes, MemoriesThen
 from openmemory.serialization.timestamps import TimeBound
 from openmemory.serialization.zones import day_end
 

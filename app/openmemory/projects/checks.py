@@ -98,5 +98,5 @@ class ProjectChecks:
             change = MemoryUpdate(text=readable, metadata={"reason": "Repaired: it could not be read."})
             restored = None if last is None else last.revision
             which = Memory.id == record.id
-            await changes.update_text(tx, caller, which, change, self._intake.labels, restored=restored)
+            await changes.update_text(tx, caller, which, change, self._intake.labels, restored_revision=restored)
         return ProjectCheck("state", 1, repair, detail)

@@ -82,7 +82,7 @@ class Projects:
         fields = ((name, getattr(new, name)) for name in registrations.FIELDS)
         values = {name: value for name, value in fields if value is not None}
         for name, value in values.items():
-            values[name] = self._intake.spoken(validation.line(value, name, self._limits.query, "limits.query"))
+            values[name] = self._intake.redacted(validation.line(value, name, self._limits.query, "limits.query"))
         caller.may_write(namespace)
         caller.may_read()
         await self._rates.save(caller, 1)

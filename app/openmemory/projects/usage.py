@@ -101,8 +101,8 @@ class ReadCounts:
             await asyncio.sleep(_PAUSE)
             try:
                 await self.flush()
-            except Unavailable as error:
-                log.warning("The counts of packs and tools could not be written yet: %s", error)
+            except Unavailable as error:  # `database` logs this once
+                log.debug("the counts of packs and tools wait: %s", error)
 
     async def flush(self) -> None:
         """Write the counts that wait.

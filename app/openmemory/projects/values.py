@@ -155,7 +155,7 @@ class Values:
 
 
 def stored_value(record: MemoryRecord) -> StoredValue:
-    """A memory of the kind `keyed` as a value."""
+    """Returns the value that a memory of the kind `keyed` holds."""
     topic, key, value = singletons.value_parts(record.key, record.content)
     return StoredValue(
         record.id, topic, key, value, record.namespace, record.text_app_name, record.revision, record.created_at,

@@ -52,37 +52,37 @@ class Baseline:
         """The part of the settings that a saved configuration can override. `here`: only this machine can reach the
         service, so that an Ollama on this machine needs no setting."""
         embedder, llm = settings.embedder, settings.llm
-        known = without_secrets(embedder)
+        embedder_fields = without_secrets(embedder)
         config: dict[str, Any] = {"model": embedder.model or default_model(embedder.provider)}
-        _put(config, embedder.api_key.get_secret_value(), "api_key")
-        _put(config, known["base_url"], address_field(embedder.provider))
-        _put(config, embedder.dimensions, "embedding_dims")
-        asked: dict[str, Any] = dict(_PROPOSED)
-        if llm.chosen:
-            asked = {"model": llm.model, "temperature": llm.temperature, "max_tokens": llm.max_tokens}
-            _put(asked, llm.api_key.get_secret_value(), "api_key")
-            _put(asked, llm.base_url, address_field(llm.provider))
+        _set_field(config, embedder.api_key.get_secret_value(), "api_key")
+        _set_field(config, embedder_fields["base_url"], address_field(embedder.provider))
+        _set_field(config, embedder.dimensions, "embedding_dims")
+        llm_config: dict[str, Any] = dict(_PROPOSED)
+        if llm.configured:
+            llm_config = {"model": llm.model, "temperature": llm.temperature, "max_tokens": llm.max_tokens}
+            _set_field(llm_config, llm.api_key.get_secret_value(), "api_key")
+            _set_field(llm_config, llm.base_url, address_field(llm.provider))
         sections = (
-            {"provider": llm.provider if llm.chosen else "openai", "config": asked},
+            {"provider": llm.provider if llm.configured else "openai", "config": llm_config},
             {"provider": embedder.provider, "config": config},
         )
-        named = (*map(address_of, sections), known["base_url"], llm.base_url)
-        return cls(*sections, llm.chosen, (*filter(None, named), *(OLLAMA_HERE if here else ())), embedder)
+        addresses = (*map(address_of, sections), embedder_fields["base_url"], llm.base_url)
+        return cls(*sections, llm.configured, (*filter(None, addresses), *(OLLAMA_HERE if here else ())), embedder)
 
     def names(self, address: str) -> bool:
         """Returns True if the settings name the origin of an address."""
-        return bool(address) and _origin(address) in {_origin(known) for known in self.addresses}
+        return bool(address) and _origin(address) in set(map(_origin, self.addresses))
 
 
-def present(part: Part, stored: SavedDocument, baseline: Baseline) -> Section:
+def effective_section(part: Part, stored_settings: SavedDocument, baseline: Baseline) -> Section:
     """The effective section."""
-    section: Section = getattr(stored, part) or getattr(baseline, part)
+    section: Section = getattr(stored_settings, part) or getattr(baseline, part)
     return section
 
 
-def shown(part: Part, stored: SavedDocument, baseline: Baseline) -> Section:
+def masked_section(part: Part, stored_settings: SavedDocument, baseline: Baseline) -> Section:
     """A section as shown in answers: keys are masked, references are not."""
-    section = present(part, stored, baseline)
+    section = effective_section(part, stored_settings, baseline)
     config = {name: value for name, value in section["config"].items() if name != SETTINGS_KEY}
     key = key_of(section, getattr(baseline, part))
     config["api_key"] = key if key is None or reference(key) is not None else MASK
@@ -102,8 +102,8 @@ def key_of(section: Section, base: Section) -> str | None:
 def address_of(section: Section) -> str:
     """The address of a section's model. Empty means the provider's own address."""
     name = address_field(section["provider"])
-    given = str(section["config"].get(name) or "").rstrip("/") if name else ""
-    return given or (OLLAMA if canonical(section["provider"]) == "ollama" else "")
+    address = str(section["config"].get(name) or "").rstrip("/") if name else ""
+    return address or (OLLAMA if canonical(section["provider"]) == "ollama" else "")
 
 
 def same_place(one: Section, other: Section) -> bool:
@@ -118,42 +118,42 @@ def name_of(section: Section) -> str:
 
 
 def to_store(
-    part: Part, sent: Section, stored: SavedDocument, baseline: Baseline, *, chosen: bool = False
+    part: Part, section: Section, stored_settings: SavedDocument, baseline: Baseline, *, force: bool = False
 ) -> Section | None:
-    """The section to store for one that was sent. A section that is sent back as shown changes nothing.
+    """The section to store for a section of a request. One that comes back as it was shown changes nothing.
 
-    `chosen`: store it even then.
+    `force`: store it even then.
 
     Raises:
         Invalid: a field is invalid.
     """
-    sent = _clean(sent)
-    before = present(part, stored, baseline)
-    if sent == _clean(shown(part, stored, baseline)) and not chosen:
-        known: Section | None = getattr(stored, part)
-        return known
+    section = _clean(section)
+    before = effective_section(part, stored_settings, baseline)
+    if section == _clean(masked_section(part, stored_settings, baseline)) and not force:
+        stored_section: Section | None = getattr(stored_settings, part)
+        return stored_section
     where = f"mem0.{part}"
-    _check_provider(part, sent, where)
-    config = dict(sent["config"])
+    _check_provider(part, section, where)
+    config = dict(section["config"])
     key = config.pop("api_key", None)
     if key is not None and set(key) == {"*"}:
-        config |= _unchanged(sent, before, getattr(baseline, part), f"{where}.config.api_key")
+        config |= _masked_key(section, before, getattr(baseline, part), f"{where}.config.api_key")
     elif (name := reference(key)) is not None:
-        if canonical(sent["provider"]) not in WITHOUT_KEY:
-            address = address_of(sent)
+        if canonical(section["provider"]) not in WITHOUT_KEY:
+            address = address_of(section)
             elsewhere = bool(address) and not baseline.names(address)
-            check_reference(name, sent["provider"], f"{where}.config.api_key", elsewhere=elsewhere)
+            check_reference(name, section["provider"], f"{where}.config.api_key", elsewhere=elsewhere)
         config["api_key"] = f"env:{name}"
-    elif key is not None and canonical(sent["provider"]) not in WITHOUT_KEY:
+    elif key is not None and canonical(section["provider"]) not in WITHOUT_KEY:
         config["api_key"] = key
-    return {"provider": sent["provider"], "config": config}
+    return {"provider": section["provider"], "config": config}
 
 
-def merged(sent: Mapping[str, Any], before: Section) -> Section:
+def merged(patch: Mapping[str, Any], before: Section) -> Section:
     """Applies a partial section to the shown one. With another provider, the fields of the old one are dropped, except
     `temperature` and `max_tokens`."""
-    provider = str(sent.get("provider", before["provider"]))
-    changes = dict(sent.get("config", {}))
+    provider = str(patch.get("provider", before["provider"]))
+    changes = dict(patch.get("config", {}))
     if canonical(provider) != canonical(before["provider"]):
         config = {"model": default_model(canonical(provider))} | {
             name: value for name, value in before["config"].items() if name in ("temperature", "max_tokens")
@@ -179,37 +179,37 @@ def embedder_settings(section: Section, key: str, base: EmbedderSettings) -> Emb
     )
 
 
-def _check_provider(part: Part, sent: Section, where: str) -> None:
-    provider, model = canonical(sent["provider"]), sent["config"].get("model", "")
-    known = LLMS if part == "llm" else EMBEDDERS
+def _check_provider(part: Part, section: Section, where: str) -> None:
+    provider, model = canonical(section["provider"]), section["config"].get("model", "")
+    providers = LLMS if part == "llm" else EMBEDDERS
     if part == "embedder" and provider in BY_SETTINGS:
         raise Invalid(
             f"{where}.provider", f"{provider} can be chosen only in the settings (embedder.provider in openmemory.toml)"
         )
-    if provider not in known:
-        raise Invalid(f"{where}.provider", f"must be a known provider: {', '.join(sorted(known))}")
+    if provider not in providers:
+        raise Invalid(f"{where}.provider", f"must be a known provider: {', '.join(sorted(providers))}")
     if not model:
         raise Invalid(f"{where}.config.model", f"is required: {provider} has no default")
     if provider == "local" and model not in PACKAGED:
         raise Invalid(f"{where}.config.model", f"local is the packaged model, {PACKAGED[0]}")
-    if provider == "local" and sent["config"].get("embedding_dims"):
+    if provider == "local" and section["config"].get("embedding_dims"):
         raise Invalid(f"{where}.config.embedding_dims", "must be left out for local")
     if provider != "local" and model == PACKAGED[0]:
         raise Invalid(f"{where}.config.model", f"must be a model of {provider}, not the packaged one")
     own = address_field(provider)
-    if own and provider in NEEDS_ADDRESS and not sent["config"].get(own):
+    if own and provider in NEEDS_ADDRESS and not section["config"].get(own):
         raise Invalid(f"{where}.config.{own}", f"must be given for {provider}")
 
 
-def _unchanged(sent: Section, before: Section, base: Section, field: str) -> dict[str, Any]:
+def _masked_key(section: Section, before: Section, base: Section, field: str) -> dict[str, Any]:
     """The stored key that a masked key refers to."""
-    if canonical(sent["provider"]) in WITHOUT_KEY:
+    if canonical(section["provider"]) in WITHOUT_KEY:
         return {}
-    if same_place(sent, before):
+    if same_place(section, before):
         if before is not base and not before["config"].get(SETTINGS_KEY):
-            return {"api_key": known} if (known := before["config"].get("api_key")) else {}
+            return {"api_key": key} if (key := before["config"].get("api_key")) else {}
         return {SETTINGS_KEY: True}
-    if same_place(sent, base) and base["config"].get("api_key"):
+    if same_place(section, base) and base["config"].get("api_key"):
         return {SETTINGS_KEY: True}
     raise Invalid(
         field, "must be the key itself: no key is saved for this provider and address that the mask could stand for"
@@ -234,6 +234,6 @@ def _origin(address: str) -> Origin | None:
         return None
 
 
-def _put(config: dict[str, Any], value: Any, name: str | None) -> None:
+def _set_field(config: dict[str, Any], value: Any, name: str | None) -> None:
     if value and name:
         config[name] = value

@@ -21,7 +21,8 @@ _SPELT = {
 }  # fmt: skip
 
 LLMS = catalogue.PROVIDERS.keys() | {"azure_openai_structured", "langchain", "mistralai", "openai_structured"}
-"""Language models that may be saved: all that OpenMemory knew. Those that cannot be used here say so when asked."""
+"""Language models that may be saved: all that OpenMemory supported. Some cannot be used here; a call of one fails and
+states that."""
 
 EMBEDDERS = frozenset({"huggingface", "lmstudio", "local", "ollama", "openai", "together"})
 """Embedders that may be chosen over REST: all of their requests go through `egress`, and none loads a file here."""
@@ -62,7 +63,7 @@ def address_field(provider: str) -> str | None:
 
 
 def address_config(provider: str, address: str) -> dict[str, str]:
-    """The part of a configuration with the address of a provider. Empty if nobody knows the provider, which is refused
+    """The part of a configuration with the address of a provider. Empty for an unknown provider, which is refused
     elsewhere.
 
     Raises:

@@ -19,7 +19,7 @@ KEY = "main"
 _VALUE = select(Config.value).where(Config.key == KEY)
 
 
-async def stored_now(tx: Tx) -> SavedDocument:
+async def read_settings(tx: Tx) -> SavedDocument:
     """The saved configuration."""
     return SavedDocument.of(await tx.scalar(_VALUE))
 
@@ -31,23 +31,25 @@ async def locked(tx: Tx, *, make: bool = False) -> SavedDocument:
     return SavedDocument.of(await tx.scalar(_VALUE.with_for_update()))
 
 
-async def write(tx: Tx, stored: SavedDocument) -> None:
+async def write(tx: Tx, stored_settings: SavedDocument) -> None:
     """Updates the row, which must exist."""
-    await tx.execute(update(Config).where(Config.key == KEY).values(value=stored.value(), updated_at=func.now()))
+    await tx.execute(
+        update(Config).where(Config.key == KEY).values(value=stored_settings.value(), updated_at=func.now())
+    )
 
 
-async def still_needed(tx: Tx, kept: tuple[Mapping[str, str], ...]) -> tuple[Mapping[str, str], ...]:
-    """The kept keys whose provider and address still have vectors in a collection, the first of each."""
+async def still_needed(tx: Tx, former_keys: tuple[Mapping[str, str], ...]) -> tuple[Mapping[str, str], ...]:
+    """The former keys whose provider and address still have vectors in a collection, the first of each."""
     places = {(one.embedder.get("provider"), one.embedder.get("base_url")) for one in await registry.everyone(tx)}
-    found: dict[tuple[str, str], Mapping[str, str]] = {}
-    for one in kept:
+    needed_keys: dict[tuple[str, str], Mapping[str, str]] = {}
+    for one in former_keys:
         place = one["provider"], one["base_url"]
         if place in places:
-            found.setdefault(place, one)
-    return tuple(found.values())
+            needed_keys.setdefault(place, one)
+    return tuple(needed_keys.values())
 
 
-def key_kept(section: Section) -> tuple[Mapping[str, str], ...]:
+def former_key(section: Section) -> tuple[Mapping[str, str], ...]:
     """The key of a replaced embedder, with its provider and address."""
     key = section["config"].get("api_key")
     if not key:

@@ -19,7 +19,7 @@ SETTINGS_KEY = "settings_key"
 """The field of a stored section that refers to the key of the settings, which is not copied into the database."""
 
 
-class _Kept(BaseModel):
+class _FormerKey(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     provider: str
@@ -29,12 +29,12 @@ class _Kept(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SavedDocument:
-    """The saved configuration. `kept`: keys of replaced embedders whose vectors are still in use."""
+    """The saved configuration. `former_keys`: keys of replaced embedders whose vectors are still in use."""
 
     instructions: str | None = None
     llm: Section | None = None
     embedder: Section | None = None
-    kept: tuple[Mapping[str, str], ...] = ()
+    former_keys: tuple[Mapping[str, str], ...] = ()
     unreadable: tuple[str, ...] = ()
     """The unreadable parts of the column, which count as not saved. The next change removes them."""
 
@@ -59,17 +59,21 @@ class SavedDocument:
             except ValidationError:
                 unreadable.append(name)
                 return None
-            found: Section = part
-            return found
+            section: Section = part
+            return section
 
         openmemory = checked("openmemory", OpenMemoryConfig, parts.get("openmemory")) or {}
         llm = checked("mem0.llm", LLMProvider, mem0.get("llm"))
         embedder = checked("mem0.embedder", EmbedderProvider, mem0.get("embedder"))
-        kept = parts.get("kept") or []
-        if not isinstance(kept, list):
+        entries = parts.get("kept") or []
+        if not isinstance(entries, list):
             unreadable.append("kept")
-            kept = []
-        keys = [key for number, one in enumerate(kept) if (key := checked(f"kept[{number}]", _Kept, one)) is not None]
+            entries = []
+        keys = [
+            key
+            for number, one in enumerate(entries)
+            if (key := checked(f"kept[{number}]", _FormerKey, one)) is not None
+        ]
         # Only counted, because their content may be an API key.
         if others := len(parts.keys() - {"openmemory", "mem0", "kept"}) + len(mem0.keys() - {"llm", "embedder"}):
             unreadable.append(f"{others} of its fields")
@@ -82,8 +86,8 @@ class SavedDocument:
             value["openmemory"] = {"custom_instructions": self.instructions}
         if mem0 := {name: part for name in ("llm", "embedder") if (part := getattr(self, name)) is not None}:
             value["mem0"] = mem0
-        if self.kept:
-            value["kept"] = [dict(one) for one in self.kept]
+        if self.former_keys:
+            value["kept"] = [dict(one) for one in self.former_keys]
         return value
 
 

@@ -42,10 +42,10 @@ class _ModelConfig(_Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _own(cls, sent: Any) -> Any:
-        if not isinstance(sent, dict):
-            return sent
-        return {name: value for name, value in sent.items() if name in cls.model_fields or name not in _ANY_MODEL}
+    def _own(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {name: value for name, value in data.items() if name in cls.model_fields or name not in _ANY_MODEL}
 
 
 class _Extended(_Strict):
@@ -54,7 +54,7 @@ class _Extended(_Strict):
     extensions: ClassVar[frozenset[str]] = frozenset()
 
     @model_serializer(mode="wrap")
-    def _shown(self, serialize: Callable[[Any], dict[str, Any]]):  # type: ignore[no-untyped-def]
+    def _omit_unset(self, serialize: Callable[[Any], dict[str, Any]]):  # type: ignore[no-untyped-def]
         # No return type, so that the OpenAPI schema keeps the fields of the model.
         return {
             name: value for name, value in serialize(self).items() if value is not None or name not in self.extensions

@@ -94,12 +94,12 @@ class Configuration:
         """
         principal.must_administer()
         async with self._database.transaction() as tx:
-            stored = await row.stored_now(tx)
+            stored_settings = await row.read_settings(tx)
             await audit_log.record(tx, principal, AuditAction.CONFIG_READ)
-        saved = frozenset(part for part in _PARTS if getattr(stored, part) is not None)
-        return Overview(self._view(stored), saved, self.chosen(stored))
+        saved = frozenset(part for part in _PARTS if getattr(stored_settings, part) is not None)
+        return Overview(self._view(stored_settings), saved, self.is_llm_chosen(stored_settings))
 
-    async def replace(self, principal: Principal, sent: ConfigSchema) -> ConfigSchema:
+    async def replace(self, principal: Principal, config: ConfigSchema) -> ConfigSchema:
         """Save a whole configuration: `openmemory` is merged, `mem0` is replaced. Either may be omitted.
 
         An omitted section of `mem0` follows the settings again. A section that is sent back unchanged changes nothing.
@@ -110,22 +110,22 @@ class Configuration:
         """
         principal.must_administer()
         mem0: Mapping[Part, Any] = {}
-        if sent.mem0 is not None:
-            self._check_vector_store(sent.mem0.vector_store)
-            mem0 = {part: sent.mem0.model_dump()[part] for part in _PARTS}
-        change = await self._changing(mem0, sent.openmemory)
-        return self._saved(await self._save(principal, AuditAction.CONFIG_CHANGE, change), sent.mem0)
+        if config.mem0 is not None:
+            self._check_vector_store(config.mem0.vector_store)
+            mem0 = {part: config.mem0.model_dump()[part] for part in _PARTS}
+        change = await self._section_change(mem0, config.openmemory)
+        return self._view_after_save(await self._save(principal, AuditAction.CONFIG_CHANGE, change), config.mem0)
 
-    async def merge(self, principal: Principal, sent: ConfigPatch) -> ConfigSchema:
-        """Save the fields that were sent and keep the others. A section that is null follows the settings again.
+    async def merge(self, principal: Principal, patch: ConfigPatch) -> ConfigSchema:
+        """Save the fields of a patch and keep the others. A section that is null follows the settings again.
 
         Raises:
             Forbidden: the principal is not an administrator.
             Invalid: a field is invalid.
         """
         principal.must_administer()
-        change = await self._merging(sent)
-        return self._saved(await self._save(principal, AuditAction.CONFIG_CHANGE, change), sent.mem0)
+        change = await self._patch_change(patch)
+        return self._view_after_save(await self._save(principal, AuditAction.CONFIG_CHANGE, change), patch.mem0)
 
     async def reset(self, principal: Principal) -> ConfigSchema:
         """Delete everything that was saved, so that the settings of this service are in force again.
@@ -138,10 +138,12 @@ class Configuration:
         """
         principal.must_administer()
         return self._view(
-            await self._save(principal, AuditAction.CONFIG_RESET, lambda stored: SavedDocument(kept=stored.kept))
+            await self._save(
+                principal, AuditAction.CONFIG_RESET, lambda before: SavedDocument(former_keys=before.former_keys)
+            )
         )
 
-    async def save_section(self, principal: Principal, part: Part, sent: LLMProvider | EmbedderProvider) -> Section:
+    async def save_section(self, principal: Principal, part: Part, provider: LLMProvider | EmbedderProvider) -> Section:
         """Save one model. A language model counts as chosen even if it equals the one that is shown.
 
         Raises:
@@ -149,21 +151,21 @@ class Configuration:
             Invalid: a field is invalid.
         """
         principal.must_administer()
-        change = await self._changing({part: sent.model_dump()}, None, chosen=part == "llm")
-        stored = await self._save(principal, AuditAction.CONFIG_CHANGE, change)
-        return document.shown(part, stored, self.baseline)
+        change = await self._section_change({part: provider.model_dump()}, None, force=part == "llm")
+        stored_settings = await self._save(principal, AuditAction.CONFIG_CHANGE, change)
+        return document.masked_section(part, stored_settings, self.baseline)
 
-    async def save_instructions(self, principal: Principal, sent: OpenMemoryConfig) -> OpenMemoryConfig:
+    async def save_instructions(self, principal: Principal, config: OpenMemoryConfig) -> OpenMemoryConfig:
         """Save the custom instructions for the language model.
 
         Raises:
             Forbidden: the principal is not an administrator.
         """
         principal.must_administer()
-        stored = await self._save(principal, AuditAction.CONFIG_CHANGE, await self._changing({}, sent))
-        return OpenMemoryConfig(custom_instructions=stored.instructions)
+        stored_settings = await self._save(principal, AuditAction.CONFIG_CHANGE, await self._section_change({}, config))
+        return OpenMemoryConfig(custom_instructions=stored_settings.instructions)
 
-    async def keep_vector_store(self, principal: Principal, sent: VectorStoreProvider | None) -> None:
+    async def keep_vector_store(self, principal: Principal, vector_store: VectorStoreProvider | None) -> None:
         """Accept the vector store in use and reject any other. Only the settings choose the vector store.
 
         Raises:
@@ -171,7 +173,7 @@ class Configuration:
             Invalid: it is not the vector store in use.
         """
         principal.must_administer()
-        self._check_vector_store(sent)
+        self._check_vector_store(vector_store)
 
     async def effective(self) -> Effective:
         """The effective configuration with unmasked keys, for calls to the language model.
@@ -180,10 +182,13 @@ class Configuration:
             Invalid: the variable that holds the key is not in the environment of this process.
         """
         async with self._database.statement() as tx:
-            stored = await row.stored_now(tx)
-        return Effective(self.language_model(stored) if self.chosen(stored) else None, stored.instructions)
+            stored_settings = await row.read_settings(tx)
+        return Effective(
+            self.language_model(stored_settings) if self.is_llm_chosen(stored_settings) else None,
+            stored_settings.instructions,
+        )
 
-    async def proposed(self, principal: Principal, sent: ConfigPatch) -> SavedDocument:
+    async def proposed(self, principal: Principal, patch: ConfigPatch) -> SavedDocument:
         """The configuration that saving these fields would store. It is only for a trial and is not saved.
 
         Raises:
@@ -191,26 +196,26 @@ class Configuration:
             Invalid: a field is invalid.
         """
         principal.must_administer()
-        change = await self._merging(sent)
+        change = await self._patch_change(patch)
         async with self._database.transaction() as tx:
-            stored = change(await row.stored_now(tx))
+            stored_settings = change(await row.read_settings(tx))
             await audit_log.record(tx, principal, AuditAction.CONFIG_TEST)
-        return stored
+        return stored_settings
 
-    def chosen(self, stored: SavedDocument) -> bool:
-        """Returns True if somebody chose a language model, so that texts may be sent to it."""
-        return stored.llm is not None or self.baseline.llm_chosen
+    def is_llm_chosen(self, stored_settings: SavedDocument) -> bool:
+        """Returns True if a language model was chosen, so that texts may be sent to it."""
+        return stored_settings.llm is not None or self.baseline.llm_chosen
 
-    def language_model(self, stored: SavedDocument) -> LanguageModel:
+    def language_model(self, stored_settings: SavedDocument) -> LanguageModel:
         """The language model of a configuration; the proposed one if none was chosen.
 
         Raises:
             Invalid: the variable that holds the key is not in the environment of this process.
         """
-        section, settings = document.present("llm", stored, self.baseline), self._settings.llm
+        section, settings = document.effective_section("llm", stored_settings, self.baseline), self._settings.llm
         config, address = section["config"], document.address_of(section)
         key = document.key_of(section, self.baseline.llm)
-        by_settings = stored.llm is None and self.baseline.llm_chosen
+        by_settings = stored_settings.llm is None and self.baseline.llm_chosen
         return LanguageModel(
             provider=canonical(section["provider"]),
             model=config["model"],
@@ -228,10 +233,10 @@ class Configuration:
     async def prune(self) -> None:
         """Delete the keys of embedders whose vectors no longer exist."""
         async with self._database.transaction() as tx:
-            stored = await row.locked(tx)
-            kept = await row.still_needed(tx, stored.kept)
-            if kept != stored.kept:
-                await row.write(tx, replace(stored, kept=kept))
+            stored_settings = await row.locked(tx)
+            former_keys = await row.still_needed(tx, stored_settings.former_keys)
+            if former_keys != stored_settings.former_keys:
+                await row.write(tx, replace(stored_settings, former_keys=former_keys))
 
     @retry_on_conflict
     async def _save(self, principal: Principal, event: AuditAction, change: _Change) -> SavedDocument:
@@ -239,38 +244,39 @@ class Configuration:
             before = await row.locked(tx, make=True)
             after = replace(change(before), unreadable=())
             if after.embedder != before.embedder and before.embedder is not None:
-                after = replace(after, kept=await row.still_needed(tx, (*row.key_kept(before.embedder), *before.kept)))
+                keys = *row.former_key(before.embedder), *before.former_keys
+                after = replace(after, former_keys=await row.still_needed(tx, keys))
             if after != before:
                 await row.write(tx, after)
-            await audit_log.record(tx, principal, event, detail={"fields": _differing(before, after)})
+            await audit_log.record(tx, principal, event, detail={"fields": _differences(before, after)})
         return after
 
-    async def _merging(self, sent: ConfigPatch) -> _Change:
-        """Returns a function that applies the sent fields to the stored configuration.
+    async def _patch_change(self, patch: ConfigPatch) -> _Change:
+        """Returns a function that applies the fields of a patch to the stored configuration.
 
         Raises:
             Invalid: a field is invalid.
         """
-        fields = sent.model_dump(exclude_unset=True)
+        fields = patch.model_dump(exclude_unset=True)
         mem0 = fields.get("mem0", {})
-        if sent.mem0 is not None:
-            self._check_vector_store(sent.mem0.vector_store)
+        if patch.mem0 is not None:
+            self._check_vector_store(patch.mem0.vector_store)
         sections = {part: (mem0 or {}).get(part) for part in _PARTS if mem0 is None or part in mem0}
-        instructions = sent.openmemory
+        instructions = patch.openmemory
         if instructions is None and "openmemory" in fields:
             instructions = OpenMemoryConfig(custom_instructions=None)
-        return await self._changing(sections, instructions, merging=True)
+        return await self._section_change(sections, instructions, is_partial=True)
 
-    async def _changing(
+    async def _section_change(
         self,
         sections: Mapping[Part, Section | None],
         instructions: OpenMemoryConfig | None,
         *,
-        merging: bool = False,
-        chosen: bool = False,
+        is_partial: bool = False,
+        force: bool = False,
     ) -> _Change:
         """Returns a function that puts sections and instructions into the stored configuration. None for a section: it
-        follows the settings again. `merging`: the sections are partial.
+        follows the settings again. `is_partial`: the sections are partial.
 
         Checks every new address before anything is locked.
 
@@ -278,36 +284,44 @@ class Configuration:
             Invalid: a field is invalid.
         """
 
-        def whole(stored: SavedDocument, part: Part, section: Section) -> Section:
-            return document.merged(section, document.shown(part, stored, self.baseline)) if merging else section
+        def whole(stored_settings: SavedDocument, part: Part, section: Section) -> Section:
+            return (
+                document.merged(section, document.masked_section(part, stored_settings, self.baseline))
+                if is_partial
+                else section
+            )
 
         async with self._database.statement() as tx:
-            before = await row.stored_now(tx)
+            before = await row.read_settings(tx)
         for part, section in sections.items():
             if section is not None:
                 await self._check_addresses(part, whole(before, part, section), before)
 
-        def change(stored: SavedDocument) -> SavedDocument:
+        def change(stored_settings: SavedDocument) -> SavedDocument:
             for part, section in sections.items():
                 if section is not None:
                     section = document.to_store(  # noqa: PLW2901
-                        part, whole(stored, part, section), stored, self.baseline, chosen=chosen
+                        part, whole(stored_settings, part, section), stored_settings, self.baseline, force=force
                     )
-                stored = replace(stored, llm=section) if part == "llm" else replace(stored, embedder=section)
+                stored_settings = (
+                    replace(stored_settings, llm=section)
+                    if part == "llm"
+                    else replace(stored_settings, embedder=section)
+                )
             if instructions is None or "custom_instructions" not in instructions.model_fields_set:
-                return stored
-            return replace(stored, instructions=instructions.custom_instructions)
+                return stored_settings
+            return replace(stored_settings, instructions=instructions.custom_instructions)
 
         return change
 
-    async def _check_addresses(self, part: Part, section: Section, stored: SavedDocument) -> None:
+    async def _check_addresses(self, part: Part, section: Section, stored_settings: SavedDocument) -> None:
         """Check the address of a section against the egress policy, unless it is the present one.
 
         Raises:
             Invalid: it is not a web address, or the policy does not allow it.
         """
         address = document.address_of(section)
-        if not address or document.same_place(section, document.shown(part, stored, self.baseline)):
+        if not address or document.same_place(section, document.masked_section(part, stored_settings, self.baseline)):
             return
         field = f"mem0.{part}.config.{address_field(section['provider'])}"
         try:
@@ -318,12 +332,12 @@ class Configuration:
         except EgressRefused as error:
             raise Invalid(field, str(error), code="address_not_allowed") from None
 
-    def _check_vector_store(self, sent: VectorStoreProvider | None) -> None:
+    def _check_vector_store(self, vector_store: VectorStoreProvider | None) -> None:
         """Raises `Invalid` for any vector store other than the one in use."""
-        if sent is None:
+        if vector_store is None:
             return
         qdrant, field = self._settings.qdrant, "mem0.vector_store"
-        if canonical(sent.provider) != "qdrant":
+        if canonical(vector_store.provider) != "qdrant":
             raise Invalid(
                 f"{field}.provider", "must be qdrant: vectors are in Qdrant; qdrant.url in the settings says where"
             )
@@ -332,7 +346,7 @@ class Configuration:
             "collection_name": qdrant.collection, "url": qdrant.url or None, "host": address.hostname,
             "port": address.port or (6333 if qdrant.url else None),
         }  # fmt: skip
-        for name, value in sent.config.items():
+        for name, value in vector_store.config.items():
             if name not in present or value != present[name]:
                 setting = {"collection_name": "qdrant.collection"}.get(name, "qdrant.url")
                 raise Invalid(
@@ -340,31 +354,31 @@ class Configuration:
                     f"can be set only in the settings ({setting} in openmemory.toml); leave it out, or send null",
                 )
 
-    def _saved(self, stored: SavedDocument, sent: Mem0Config | Mem0Patch | None) -> ConfigSchema:
-        """The view of what was just saved. A note says so if a language model was sent and none is in use."""
-        note = NO_LLM if sent is not None and sent.llm is not None and not self.chosen(stored) else None
-        return self._view(stored).model_copy(update={"note": note})
+    def _view_after_save(self, stored_settings: SavedDocument, mem0: Mem0Config | Mem0Patch | None) -> ConfigSchema:
+        """The view of what was just saved. A note states that no language model is in use although one was sent."""
+        note = NO_LLM if mem0 is not None and mem0.llm is not None and not self.is_llm_chosen(stored_settings) else None
+        return self._view(stored_settings).model_copy(update={"note": note})
 
-    def _view(self, stored: SavedDocument) -> ConfigSchema:
+    def _view(self, stored_settings: SavedDocument) -> ConfigSchema:
         return ConfigSchema.model_validate(
             {
-                "openmemory": {"custom_instructions": stored.instructions},
-                "mem0": {part: document.shown(part, stored, self.baseline) for part in _PARTS},
+                "openmemory": {"custom_instructions": stored_settings.instructions},
+                "mem0": {part: document.masked_section(part, stored_settings, self.baseline) for part in _PARTS},
             }
         )
 
 
-def _differing(before: SavedDocument, after: SavedDocument) -> list[str]:
+def _differences(before: SavedDocument, after: SavedDocument) -> list[str]:
     """The names of the fields that differ, sorted."""
     one, other = _flat(before.value()), _flat(after.value())
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
 def _flat(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, inner in value.items():
         if isinstance(inner, dict):
-            found |= _flat(inner, f"{path}{name}.")
+            fields |= _flat(inner, f"{path}{name}.")
         elif name != "kept":
-            found[path + name] = inner
-    return found
+            fields[path + name] = inner
+    return fields

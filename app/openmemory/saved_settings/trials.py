@@ -25,7 +25,7 @@ _SCHEMA = {
     "required": ["ok"],
     "additionalProperties": False,
 }
-_ASKED = 'Answer with the JSON object {"ok": true} and with nothing else.'
+_PROMPT = 'Answer with the JSON object {"ok": true} and with nothing else.'
 
 
 class Tried(BaseModel):
@@ -52,23 +52,23 @@ class Trials:
         self._embedders = embedders
         self._llms = llms
 
-    async def run(self, principal: Principal, sent: ConfigPatch) -> Trial:
-        """Call each model that was sent, or the effective ones if none was sent.
+    async def run(self, principal: Principal, patch: ConfigPatch) -> Trial:
+        """Call each model of a patch, or the effective ones if it has none.
 
         Raises:
             Forbidden: the principal is not an administrator.
             Invalid: a field is invalid.
         """
-        stored = await self._configuration.proposed(principal, sent)
-        given = sent.mem0.model_fields_set if sent.mem0 is not None else set()
+        stored_settings = await self._configuration.proposed(principal, patch)
+        parts = patch.mem0.model_fields_set if patch.mem0 is not None else set()
         trial = Trial()
-        if "llm" in given or (not given and self._configuration.chosen(stored)):
-            trial.llm = await self._tried("llm", stored, self._ask(stored))
-        if "embedder" in given or not given:
-            trial.embedder = await self._tried("embedder", stored, self._embedders.tried(stored))
+        if "llm" in parts or (not parts and self._configuration.is_llm_chosen(stored_settings)):
+            trial.llm = await self._trial_of("llm", stored_settings, self._probe(stored_settings))
+        if "embedder" in parts or not parts:
+            trial.embedder = await self._trial_of("embedder", stored_settings, self._embedders.probe(stored_settings))
         return trial
 
-    async def ask_language_model(self) -> str | None:
+    async def probe_language_model(self) -> str | None:
         """Calls the language model in use. Returns its name, or None if there is none.
 
         Raises:
@@ -77,26 +77,26 @@ class Trials:
         """
         model = (await self._configuration.effective()).llm
         if model is not None:
-            await self._asked(model)
+            await self._request(model)
         return None if model is None else model.name
 
-    async def _asked(self, model: LanguageModel) -> Reply:
+    async def _request(self, model: LanguageModel) -> Reply:
         llm = self._llms.another(model)
         try:
-            return await llm.ask([{"role": "user", "content": _ASKED}], _SCHEMA)
+            return await llm.ask([{"role": "user", "content": _PROMPT}], _SCHEMA)
         finally:
             await llm.close()
 
-    async def _tried(self, part: Part, stored: SavedDocument, asking: Awaitable[str | None]) -> Tried:
-        started = time.monotonic()
-        wrong = await asking
-        name = document.name_of(document.present(part, stored, self._configuration.baseline))
-        return Tried(ok=wrong is None, model=name, detail=wrong, seconds=time.monotonic() - started)
+    async def _trial_of(self, part: Part, stored_settings: SavedDocument, probe: Awaitable[str | None]) -> Tried:
+        start = time.monotonic()
+        error = await probe
+        name = document.name_of(document.effective_section(part, stored_settings, self._configuration.baseline))
+        return Tried(ok=error is None, model=name, detail=error, seconds=time.monotonic() - start)
 
-    async def _ask(self, stored: SavedDocument) -> str | None:
+    async def _probe(self, stored_settings: SavedDocument) -> str | None:
         """Calls the language model once. Returns the error, or None if it works."""
         try:
-            reply = await self._asked(self._configuration.language_model(stored))
+            reply = await self._request(self._configuration.language_model(stored_settings))
         except LlmUnavailable as error:
             return str(error)
         except Invalid as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 
 from openmemory.database.engine import Tx
-from openmemory.database.sql_files import sql_template
+from openmemory.database.sql_files import load_sql
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 """In a checkout, a link to `alembic/`."""
@@ -18,6 +18,8 @@ FILE = SCRIPTS / "schema.txt"
 """Every line of the catalogue after the newest migration."""
 
 _SHOWN = 5
+
+_CATALOGUE = text(load_sql(__name__, "catalogue"))
 
 
 @cache
@@ -28,7 +30,7 @@ def expected() -> frozenset[str]:
 
 def catalogue(connection: Connection) -> set[str]:
     """Returns what a database has, in the form of `expected`."""
-    return set(connection.scalars(text(sql_template("openmemory.schema", "catalogue").template)))
+    return set(connection.scalars(_CATALOGUE))
 
 
 def lacking(connection: Connection) -> list[str]:

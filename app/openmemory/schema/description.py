@@ -84,8 +84,8 @@ class RegisteredTable:
     `erased`: with the rows of users, memories or embeddings that they refer to, at least by others; by a statement; or
     they are kept. `erasure`: the function with that statement, or why they are kept.
 
-    Archives, bundles of projects and imports from other programs hold it, but for a reason: `unarchived`, which counts
-    for all three, `unbundled`, `unimported`. `omitted`: the columns that no archive holds, by the reason.
+    Archives, bundles of projects and imports from other programs hold it, unless there is a reason: `unarchived`, which
+    counts for all three, `unbundled`, `unimported`. `omitted`: the columns that no archive holds, by the reason.
     """
 
     name: str

@@ -13,10 +13,10 @@ from openmemory.database.engine import Database
 from openmemory.embeddings.port import PACKAGED
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Space, Spaces
-from openmemory.search.compiled_filter import CompiledFilter, compiled_filter
 from openmemory.search.corpus import MEMORIES, Corpus
-from openmemory.search.periods import Period
+from openmemory.search.query.periods import Period
 from openmemory.search.schemas import SearchQuery
+from openmemory.search.sql.compiled_filter import CompiledFilter, compiled_filter
 
 FLOORS = {PACKAGED: 0.2}
 """Cosines below which a model's vectors are meaningless. The packaged model's are 0.05 on average for unrelated

@@ -1,4 +1,4 @@
-"""The rows that a search looks through: the memories, or the passages of conversations."""
+"""The rows that a search reads: the memories, or the passages of conversations."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from sqlalchemy import Text, bindparam, text
 
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import SetupError
 from openmemory.index.models import ItemKind
 from openmemory.index.sync import outbox
@@ -34,7 +35,7 @@ PAGE = 250
 COUNT_EVERY = 80
 """The number of pages between two refreshes of the statistics. A word without statistics counts as rare."""
 
-_KNOWN = text("SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid) ORDER BY 1")
+_LANGUAGES = text("SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid) ORDER BY 1")
 _LANGUAGE = text("SELECT language FROM lexicon")
 # A transaction that waits for a table lock blocks all writers behind it.
 _BRIEFLY = text("SET LOCAL lock_timeout = '5s'")
@@ -52,40 +53,26 @@ _CHOOSE = text(
 _LOCK = 0x6F6D6C78
 _TURN = text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
 _STATE = text("SELECT language, kind, done FROM lexicon WHERE cardinality(former) > 0")
-_PAGE_OF = """
-    WITH page AS MATERIALIZED (
-        SELECT id, {columns} FROM {table} WHERE CAST(:done AS uuid) IS NULL OR id > :done
-        ORDER BY id LIMIT :page FOR NO KEY UPDATE
-    ), fresh AS MATERIALIZED (
-        SELECT id, {words} AS words FROM page
-    ), made AS (
-        UPDATE {table} m SET words = f.words, word_count = length(ts_filter(f.words, '{{a,b,c,d}}'))
-        FROM fresh f WHERE m.id = f.id AND m.words IS DISTINCT FROM f.words
-        RETURNING m.id, m.state
-    )
-    SELECT (SELECT id FROM page ORDER BY id DESC LIMIT 1) AS last,
-        ARRAY(SELECT id FROM made WHERE state = 'active') AS changed
-"""
-_CHOSEN = "CAST(:language AS regconfig)"
+_REGCONFIG = "CAST(:language AS regconfig)"
 _PAGE = {
     ItemKind.MEMORY: text(
-        _PAGE_OF.format(
+        load_sql(__name__, "page",
             table="memories", columns="kind, content, metadata",
-            words=f"CASE WHEN kind = 'state' THEN '' ELSE memory_words({_CHOSEN}, content, metadata) END",
+            words=f"CASE WHEN kind = 'state' THEN '' ELSE memory_words({_REGCONFIG}, content, metadata) END",
         )
     ),
     ItemKind.PASSAGE: text(
-        _PAGE_OF.format(
+        load_sql(__name__, "page",
             table="passages", columns="passage_text(heading, speaker, content) AS content",
-            words=f"lexical_words({_CHOSEN}, content)",
+            words=f"lexical_words({_REGCONFIG}, content)",
         )
     ),
 }  # fmt: skip
 _KINDS = (ItemKind.MEMORY, ItemKind.PASSAGE)
-_DONE = text("UPDATE lexicon SET done = :done WHERE language = :language")
+_SAVE_PROGRESS = text("UPDATE lexicon SET done = :done WHERE language = :language")
 _NEXT_KIND = text("UPDATE lexicon SET kind = :kind, done = NULL WHERE language = :language")
-_ENDED = text("UPDATE lexicon SET kind = 'memory', done = NULL, former = '{}' WHERE language = :language")
-_COUNTED = {kind: text(f"SELECT DISTINCT user_id FROM {statistics.TABLES[kind]}") for kind in ItemKind}  # noqa: S608
+_FINISH = text("UPDATE lexicon SET kind = 'memory', done = NULL, former = '{}' WHERE language = :language")
+_COUNTED_USERS = {kind: text(f"SELECT DISTINCT user_id FROM {statistics.TABLES[kind]}") for kind in ItemKind}  # noqa: S608
 
 
 async def choose(database: Database, language: str) -> None:
@@ -96,11 +83,11 @@ async def choose(database: Database, language: str) -> None:
         Unavailable: PostgreSQL does not answer, or other transactions do not end in time.
     """
     async with database.transaction() as tx:
-        known = list((await tx.execute(_KNOWN)).scalars())
-        if language not in known:
+        languages = list((await tx.execute(_LANGUAGES)).scalars())
+        if language not in languages:
             raise SetupError(
                 f"search.language: {language!r} is no text search configuration of this PostgreSQL; valid are "
-                + ", ".join(known)
+                + ", ".join(languages)
             )
         if await tx.scalar(_LANGUAGE) == language:
             return
@@ -157,16 +144,16 @@ class LexicalBackfill:
     @staticmethod
     async def _note(tx: Tx, language: str, kind: ItemKind, last: UUID | None) -> None:
         if last is not None:
-            await tx.execute(_DONE, {"language": language, "done": last})
+            await tx.execute(_SAVE_PROGRESS, {"language": language, "done": last})
         elif kind is not _KINDS[-1]:
             await tx.execute(_NEXT_KIND, {"language": language, "kind": _KINDS[_KINDS.index(kind) + 1].value})
         else:
-            await tx.execute(_ENDED, {"language": language})
+            await tx.execute(_FINISH, {"language": language})
 
     async def _count(self) -> None:
         for kind in ItemKind:
             async with self._database.statement() as tx:
-                users = list((await tx.execute(_COUNTED[kind])).scalars())
+                users = list((await tx.execute(_COUNTED_USERS[kind])).scalars())
             for user in users:
                 async with self._database.transaction() as tx:
                     await statistics.refresh(tx, user, kind)

@@ -10,8 +10,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from openmemory.search.conflicts import Disagreement
-from openmemory.search.filters import Node
+from openmemory.search.query.filters import Node
 from openmemory.serialization.omission import is_none
 
 
@@ -66,7 +65,7 @@ class SearchQuery:
     """Only messages of conversations that one of these people said."""
     filter: Node | None = None
     as_of: datetime | None = None
-    """Answers as of this time; see `openmemory.search.as_of`."""
+    """Answers as of this time; see `openmemory.search.sql.as_of`."""
     explain: bool = False
     """Explains the score of each result. Candidates are then first limited to those that the caller may read, so that
     ranks reveal nothing about other memories."""
@@ -293,6 +292,26 @@ class PassageAnswer:
     results: list[PassageResult]
     search_method: Method
     note: Annotated[str | None, Field(description="Says what is missing, or why the answer is empty.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """The value that a memory gives a key, with its app and time."""
+
+    value: str
+    id: UUID
+    app: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A key with different values in one namespace: the one that was written last, and the others, newest first."""
+
+    key: str
+    namespace: str
+    current: Statement
+    previous: list[Statement]
 
 
 @dataclass(slots=True)

@@ -23,44 +23,44 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.names import storable
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
-from openmemory.search import periods
-from openmemory.search.as_of import time_of, unchanged_since
-from openmemory.search.candidate_rows import CandidateRow, candidate_rows
-from openmemory.search.candidates import (
+from openmemory.search.answers.empty import (
+    date_note,
+    empty_answer,
+    join_notes,
+    no_memory,
+    note_of,
+    query_excerpt,
+    tally,
+    times_text,
+    undated_answer,
+)
+from openmemory.search.answers.explanation import SearchRound
+from openmemory.search.answers.overview import BROAD, overview_answer
+from openmemory.search.answers.readback import log_search, read_best, read_newer, readback
+from openmemory.search.answers.results import ReadRows, passage_answer, results_without_scores, search_answer
+from openmemory.search.candidates.lexical import LexicalHit
+from openmemory.search.candidates.query_analysis import MAX_LEXEMES
+from openmemory.search.candidates.retrieval import (
     CANDIDATES,
     Dense,
     Lookups,
+    contains_literally,
     dense_candidates,
-    holds_literally,
     lexical_candidates,
-    listed,
+    lists_to_rank,
 )
+from openmemory.search.candidates.rows import CandidateRow, candidate_rows
+from openmemory.search.candidates.time_only import memories_that_name, memories_written_at
 from openmemory.search.context import SearchContext, SearchResources, search_context
 from openmemory.search.corpus import PASSAGES, has_passages
-from openmemory.search.empty import (
-    dated,
-    joined,
-    looked_for,
-    named_times,
-    no_memory,
-    noted,
-    nothing_dated,
-    nothing_found,
-    tally,
-)
-from openmemory.search.explanation import SearchRound
-from openmemory.search.features import Candidate, QuestionParts
-from openmemory.search.late_interaction import TextTokens, late_scores
-from openmemory.search.lexical import LexicalHit
-from openmemory.search.overview import BROAD, overview_answer
-from openmemory.search.periods import NamedTimes, names_a_time
-from openmemory.search.query_analysis import MAX_LEXEMES
-from openmemory.search.query_text import has_words, is_broad, lexemes
-from openmemory.search.ranking import Ranked, candidates, newest_first, ranked
-from openmemory.search.readback import log_search, read_best, read_newer, readback
-from openmemory.search.recency import recency_of
-from openmemory.search.reranking import Reranker, rerank
-from openmemory.search.results import ReadRows, passage_answer, search_answer, unscored
+from openmemory.search.query import periods
+from openmemory.search.query.periods import NamedTimes, names_a_time
+from openmemory.search.query.text import has_words, is_broad, lexemes
+from openmemory.search.ranking.features import Candidate, QuestionParts
+from openmemory.search.ranking.late_interaction import TextTokens, late_scores
+from openmemory.search.ranking.linear_model import Ranked, candidates, newest_first, ranked
+from openmemory.search.ranking.recency import recency_of
+from openmemory.search.ranking.reranking import Reranker, rerank
 from openmemory.search.schemas import (
     CorpusName,
     Method,
@@ -70,7 +70,7 @@ from openmemory.search.schemas import (
     SearchQuery,
     SearchResult,
 )
-from openmemory.search.time_only import memories_that_name, memories_written_at
+from openmemory.search.sql.as_of import time_of, unchanged_since
 from openmemory.sources.symbols import normal
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class FoundRows(NamedTuple):
     method: Method
     missing: str | None
     last: SearchRound
-    embedded: str | None
+    embedded_text: str | None
 
 
 class Search:
@@ -136,9 +136,9 @@ class Search:
         A caller who may read k relevant memories gets k of them, no matter how many others are skipped. Memories that
         score below `weights.MIN_SCORE` are left out, unless they contain the query as it is written: a limit is a
         limit, not an aim. A memory that is flagged as a prompt injection ranks lower and does not displace a better
-        one. Without the embedder or the index, the answer comes from text search and says so. A query that contains
+        one. Without the embedder or the index, the answer comes from text search and states that. A query that contains
         only a time returns the memories written then, newest first, or those that name that time. A broad query returns
-        an overview. An answer without results says what was looked for, and among how many memories.
+        an overview. An answer without results states the query terms, and the number of memories.
 
         Raises:
             Invalid: the query or a filter cannot be used.
@@ -151,25 +151,25 @@ class Search:
         caller.may_read()
         validation.text(query.text, "query", self._settings.limits.query, "limits.query")
         _refuse_filters_of_passages(query)
-        query, within_reach = self._checked(caller, query)
+        query, within_reach = self._check_query(caller, query)
         pace = asyncio.ensure_future(count())
         if not within_reach:
             await pace
-            nothing = await no_memory(search_context(self._resources, caller, query), Method.HYBRID)
-            return self._counted(await self._with_unread(nothing, caller, query))
-        named = NamedTimes([], False)
+            answer = await no_memory(search_context(self._resources, caller, query), Method.HYBRID)
+            return self._count_answer(await self._with_unread(answer, caller, query))
+        times = NamedTimes([], False)
         if names_a_time(query.text):
             now = (query.as_of or datetime.now(UTC)).astimezone(caller.timezone)
             reading = asyncio.to_thread(periods.read, query.text, now)
-            named, _ = await asyncio.gather(reading, pace)
-        context = search_context(self._resources, caller, query, named.times)
-        if named.alone:
-            return self._counted(await self._by_time(context))
-        if is_broad(query.text) and not await holds_literally(context):
+            times, _ = await asyncio.gather(reading, pace)
+        context = search_context(self._resources, caller, query, times.times)
+        if times.alone:
+            return self._count_answer(await self._by_time(context))
+        if is_broad(query.text) and not await contains_literally(context):
             await pace
-            return self._counted(await overview_answer(context, BROAD))
+            return self._count_answer(await overview_answer(context, BROAD))
         notes = [LONG_QUERY_NOTE] if lexemes(query.text) > MAX_LEXEMES else []
-        return await self._ranked(context, pace, [*notes, MANY_TIMES_NOTE] if named.cut else notes)
+        return await self._best_answer(context, pace, [*notes, MANY_TIMES_NOTE] if times.cut else notes)
 
     def at_most(self, limit: int) -> int:
         """This limit, or the largest one that a search may have."""
@@ -206,12 +206,12 @@ class Search:
         _refuse_filters_of_memories(query)
 
         @cache
-        def counted() -> asyncio.Future[None]:
+        def count_once() -> asyncio.Future[None]:
             return asyncio.ensure_future(self._rates.search(caller))
 
         return await asyncio.gather(
-            self._search(caller, replace(query, explain=explain), counted),
-            self._passages(caller, replace(query, limit=passages), counted),
+            self._search(caller, replace(query, explain=explain), count_once),
+            self._passages(caller, replace(query, limit=passages), count_once),
         )
 
     async def read(self, caller: Caller, query: SearchQuery, ids: Sequence[UUID]) -> list[SearchResult]:
@@ -222,18 +222,18 @@ class Search:
             Invalid: a filter cannot be used.
             Unavailable: PostgreSQL does not answer.
         """
-        query, within_reach = self._checked(caller, query)
+        query, within_reach = self._check_query(caller, query)
         if not ids or not within_reach:
             return []
         context = search_context(self._resources, caller, query)
-        found = [(id_, 0.0) for id_ in ids]
-        return unscored(await readback(context, found, limit=len(found), method=Method.HYBRID))
+        scored_ids = [(id_, 0.0) for id_ in ids]
+        return results_without_scores(await readback(context, scored_ids, limit=len(scored_ids), method=Method.HYBRID))
 
     async def overview(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """Returns the most telling memories that match the filters of the query and that the caller may read, best
         first, and logs each access. Ignores the text of the query.
 
-        They are important, recent and diverse. The note of the answer says how many memories there are.
+        They are important, recent and diverse. The note of the answer states how many memories there are.
 
         Raises:
             Invalid: a filter cannot be used.
@@ -241,11 +241,11 @@ class Search:
             Unavailable: PostgreSQL does not answer.
         """
         caller.may_read()
-        query, within_reach = self._checked(caller, query)
+        query, within_reach = self._check_query(caller, query)
         await self._rates.search(caller)
         context = search_context(self._resources, caller, query)
         answer = await (overview_answer(context) if within_reach else no_memory(context, Method.HYBRID))
-        return self._counted(answer)
+        return self._count_answer(answer)
 
     async def _with_unread(self, answer: SearchAnswer, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """Adds a note on the texts that could not be found because the language model has not read them yet."""
@@ -254,10 +254,10 @@ class Search:
                 count = await self._unread(tx, caller, query.namespaces)
             if count:
                 waiting = UNREAD_NOTE.format(texts="1 text waits" if count == 1 else f"{count:,} texts wait")
-                answer.note = joined((answer.note, waiting))
+                answer.note = join_notes((answer.note, waiting))
         return answer
 
-    def _counted(self, answer: SearchAnswer, missing: str | None = None) -> SearchAnswer:
+    def _count_answer(self, answer: SearchAnswer, missing: str | None = None) -> SearchAnswer:
         self.answered[answer.search_method, missing] += 1
         return answer
 
@@ -283,60 +283,60 @@ class Search:
         languages = tuple(validation.name(one, "language", self._settings.limits) for one in query.languages)
         symbol = normal(validation.name(query.symbol, "symbol", self._settings.limits)) if query.symbol else ""
         query = replace(query, languages=languages, symbol=symbol)
-        query, within_reach = self._checked(caller, query)
+        query, within_reach = self._check_query(caller, query)
         within_reach = within_reach and await has_passages(self._resources.database, caller)
         pace = asyncio.ensure_future(count())
         if not within_reach:
             await pace
             await log_search(search_context(self._resources, caller, query, corpus=PASSAGES), Method.HYBRID)
-            return PassageAnswer([], Method.HYBRID, NO_PASSAGE.format(query=looked_for(query.text)))
+            return PassageAnswer([], Method.HYBRID, NO_PASSAGE.format(query=query_excerpt(query.text)))
         times = NamedTimes([], False)
         if names_a_time(query.text):
             now = datetime.now(caller.timezone)
             times, _ = await asyncio.gather(asyncio.to_thread(periods.read, query.text, now), pace)
         context = search_context(self._resources, caller, query, times.times, PASSAGES)
-        round_ = await self._found(context, pace)
+        round_ = await self._retrieve(context, pace)
         if not round_.rows.rows:
             await log_search(context, round_.method)
-            note = joined((round_.missing, NO_PASSAGE.format(query=looked_for(query.text))))
+            note = join_notes((round_.missing, NO_PASSAGE.format(query=query_excerpt(query.text))))
             return PassageAnswer([], round_.method, note)
-        second = await rerank(self._reranker, query.text, round_.rows)
+        second = await rerank(self._reranker, query.text, round_.rows.best(), round_.rows.rows)
         answer = passage_answer(round_.rows, round_.method, second.hits[: context.limit])
-        answer.note = joined((round_.missing, second.note))
+        answer.note = join_notes((round_.missing, second.note))
         return answer
 
-    async def _ranked(self, context: SearchContext, pace: Awaitable[None], notes: Sequence[str]) -> SearchAnswer:
+    async def _best_answer(self, context: SearchContext, pace: Awaitable[None], notes: Sequence[str]) -> SearchAnswer:
         """Answers with the best memories."""
         limit, reranker = context.limit, self._reranker
-        found, method, missing, last, embedded = await self._found(context, pace)
-        if not found.rows:
-            answer = await nothing_found(context, method, missing, last=last, embedded=embedded)
-            answer.note = joined((answer.note, *notes))
-            return self._counted(await self._with_unread(answer, context.caller, context.query), missing)
-        second = await rerank(reranker, context.query.text, found)
-        best, newer = await read_newer(context, second.hits[:limit], method, found)
+        read_rows, method, missing, last, embedded_text = await self._retrieve(context, pace)
+        if not read_rows.rows:
+            answer = await empty_answer(context, method, missing, last=last, embedded_text=embedded_text)
+            answer.note = join_notes((answer.note, *notes))
+            return self._count_answer(await self._with_unread(answer, context.caller, context.query), missing)
+        second = await rerank(reranker, context.query.text, read_rows.best(), read_rows.rows)
+        best, newer = await read_newer(context, second.hits[:limit], method, read_rows)
         answer = search_answer(
-            context, found, method, best, newer=newer, arms=second.arms, last=last, embedded=embedded
+            context, read_rows, method, best, newer=newer, arms=second.arms, last=last, embedded_text=embedded_text
         )
         if answer.explanation is not None and reranker is not None and second.note is None:
             answer.explanation.reranker = RerankedBy(reranker.name, reranker.weight, len(second.arms))
-        answer.note = joined((missing, second.note, await self._undated(context, answer), *notes))
-        return self._counted(answer, missing or second.note)
+        answer.note = join_notes((missing, second.note, await self._undated_note(context, answer), *notes))
+        return self._count_answer(answer, missing or second.note)
 
-    async def _undated(self, context: SearchContext, answer: SearchAnswer) -> str | None:
+    async def _undated_note(self, context: SearchContext, answer: SearchAnswer) -> str | None:
         """A note if no memory at all was written at the times that the query names."""
         moments = [result.created_at for result in answer.results]
         if not context.times or any(time.closeness(moment) == 1 for time in context.times for moment in moments):
             return None
         if await memories_written_at(replace(context, limit=1)):
             return None
-        return noted(dated(context, await tally(context, with_times=True)))
+        return note_of(date_note(context, await tally(context, with_times=True)))
 
-    async def _found(self, context: SearchContext, pace: Awaitable[None]) -> FoundRows:
+    async def _retrieve(self, context: SearchContext, pace: Awaitable[None]) -> FoundRows:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
         limit, reranker = context.limit, self._reranker
-        wanted = limit if reranker is None else max(limit, reranker.top_n)
-        found = ReadRows(wanted, bounded=not context.query.everything)
+        row_limit = limit if reranker is None else max(limit, reranker.top_n)
+        read_rows = ReadRows(row_limit, bounded=not context.query.everything)
         width, strict = max(CANDIDATES, 2 * limit), False
         most: int | None = FIRST_RANKED * width // CANDIDATES
         with closing(Lookups(context)) as lookups:
@@ -349,23 +349,23 @@ class Search:
                 method = Method.HYBRID if dense.answered else Method.LEXICAL
                 complete = len(dense.hits) < width and context.query.as_of is None
                 hits, last = await rank(context, lookups, dense, words, complete=complete, most=most)
-                found.ranked(hits, last if context.query.explain else None)
-                await read_best(context, hits, method, found)
+                read_rows.add_round(hits, last if context.query.explain else None)
+                await read_best(context, hits, method, read_rows)
                 below = context.floor is not None and bool(dense.hits) and dense.hits[-1].score < context.floor
                 exhausted = (below or len(dense.hits) < width) and len(words) < width and not last.cut
                 # Flagged texts may have taken the places of others.
                 plain = sum(not hit.flagged for hit in hits)
                 sure = width > FLOOD or plain >= limit or plain == len(hits)
                 # Hits that the caller may not read may have taken the places of others, once.
-                settled = found.cut and (strict or last.whole)
-                if (found.enough and sure) or settled:
+                settled = read_rows.cut and (strict or last.whole)
+                if (read_rows.enough and sure) or settled:
                     break
-                if exhausted and (strict or all(hit.id in found.rows for hit in words)):
+                if exhausted and (strict or all(hit.id in read_rows.rows for hit in words)):
                     break
                 width, strict, most = width * WIDENING, True, None
-            asked = dense.answered and has_words(context.query.text)  # the model is not asked about signs
-            embedded = (await lookups.question).text if asked else None
-        return FoundRows(found, method, dense.note, last, embedded)
+            is_embedded = dense.answered and has_words(context.query.text)  # signs are not embedded
+            embedded_text = (await lookups.question).text if is_embedded else None
+        return FoundRows(read_rows, method, dense.note, last, embedded_text)
 
     async def _by_time(self, context: SearchContext) -> SearchAnswer:
         """Returns the memories written at the times that the query names, newest first, or else those whose text names
@@ -378,37 +378,39 @@ class Search:
         if not some:
             some = await memories_that_name(context)
             note = (
-                f"Nothing is dated {named_times(context.times, context.caller.timezone)}; the texts name that time"
+                f"Nothing is dated {times_text(context.times, context.caller.timezone)}; the texts name that time"
                 if some
                 else None
             )
         if not some:
-            answer = await nothing_dated(context)
+            answer = await undated_answer(context)
             return await self._with_unread(answer, context.caller, context.query)
-        found = ReadRows(context.limit)
-        found.ranked(hits := [Ranked(one.id, 1.0) for one in some], SearchRound() if context.query.explain else None)
-        await read_best(context, hits, Method.TIME, found)
-        if not found.rows:
+        read_rows = ReadRows(context.limit)
+        read_rows.add_round(
+            hits := [Ranked(one.id, 1.0) for one in some], SearchRound() if context.query.explain else None
+        )
+        await read_best(context, hits, Method.TIME, read_rows)
+        if not read_rows.rows:
             await log_search(context, Method.TIME)
-        answer = search_answer(context, found, Method.TIME, found.best())
+        answer = search_answer(context, read_rows, Method.TIME, read_rows.best())
         answer.note = note
         return answer
 
-    def _checked(self, caller: Caller, query: SearchQuery) -> tuple[SearchQuery, bool]:
+    def _check_query(self, caller: Caller, query: SearchQuery) -> tuple[SearchQuery, bool]:
         """The query if it can be used, with its limit, in the namespaces that the credential can access. False: it can
         access none of those that the query names. With `as_of`, it is limited to memories created until then."""
         search = self._settings.search
         query = validation.narrowing(query, self._settings.limits)
-        reached = caller.reached(query.namespaces)
+        reachable = caller.reached(query.namespaces)
         limit, as_of, until = search.limit, query.as_of, query.created_to
         if query.limit is not None:
             limit = validation.between(query.limit, "limit", 1, search.max_limit)
         if as_of is not None:
             as_of = time_of(as_of, "as_of", caller.timezone)
             until = as_of if until is None else min(until, as_of)
-        namespaces = query.namespaces if reached is None else reached
+        namespaces = query.namespaces if reachable is None else reachable
         query = replace(query, namespaces=namespaces, limit=limit, as_of=as_of, created_to=until)
-        return query, reached is not None
+        return query, reachable is not None
 
 
 def _refuse_filters_of_passages(query: SearchQuery) -> None:
@@ -417,8 +419,8 @@ def _refuse_filters_of_passages(query: SearchQuery) -> None:
     Raises:
         Invalid: the query uses it.
     """
-    given = {"path": query.below, "language": query.languages, "symbol": query.symbol, "speakers": query.speakers}
-    for field, used in given.items():
+    fields = {"path": query.below, "language": query.languages, "symbol": query.symbol, "speakers": query.speakers}
+    for field, used in fields.items():
         if used:
             raise Invalid(field, "applies to passages only; search them with corpus=passages")
 
@@ -429,8 +431,8 @@ def _refuse_filters_of_memories(query: SearchQuery) -> None:
     Raises:
         Invalid: the query uses it.
     """
-    given = {"filter": query.filter, "categories": query.categories, "as_of": query.as_of, "explain": query.explain}
-    for field, used in given.items():
+    fields = {"filter": query.filter, "categories": query.categories, "as_of": query.as_of, "explain": query.explain}
+    for field, used in fields.items():
         if used:
             raise Invalid(field, "applies to memories only; search them with corpus=memories")
 
@@ -446,49 +448,49 @@ async def rank(
 ) -> tuple[list[Ranked], SearchRound]:
     """The candidates of a round, best first, and the data that explains their scores. `complete` as in `candidates`.
     `most`: the number of first candidates that are ranked, and those written at a time that the question names."""
-    dense, words = await listed(context, lookups, by_meaning.hits, words)
+    dense, words = await lists_to_rank(context, lookups, by_meaning.hits, words)
     analysis = (await lookups.scope).query
     as_of = context.query.as_of
-    waiting = lookups.rewritten if as_of is not None else frozenset(analysis.waiting or ())
+    waiting = lookups.rewritten_ids if as_of is not None else frozenset(analysis.waiting or ())
     chance = by_meaning.chance
     first = candidates(dense, words, floor=context.floor, complete=complete, waiting=waiting, chance=chance)
     if not first:
         return [], SearchRound()
     cut = most is not None and len(first) > most
     if cut:
-        dated = set() if lookups.written is None else {hit.id for hit in await lookups.written}
-        first = first[:most] + [one for one in first[most:] if one.id in dated]
-    asked = (await lookups.question).embedding.tokens if dense else None
+        dated_ids = set() if lookups.dated_hits is None else {hit.id for hit in await lookups.dated_hits}
+        first = first[:most] + [one for one in first[most:] if one.id in dated_ids]
+    question_tokens = (await lookups.question).embedding.tokens if dense else None
     question = QuestionParts(context.query.text, context.times, recency_of(context), chance)
-    model = None if asked is None else context.space.model
+    model = None if question_tokens is None else context.space.model
     async with context.database.statement() as tx:
-        read = await candidate_rows(
+        batch = await candidate_rows(
             tx, context.caller, [one.id for one in first], model, corpus=context.corpus, all_rows=as_of is not None
         )
-        if as_of is not None and read.links:
-            there = await unchanged_since(tx, context.caller, [link.neighbour for link in read.links], as_of)
-            read.links = [link for link in read.links if link.neighbour in there]
-            read.neighbours = {id_: row for id_, row in read.neighbours.items() if id_ in there}
-    known = [one for one in first if one.id in read.rows]
-    known += [Candidate(id_) for id_ in read.neighbours]
-    rows = read.rows | read.neighbours
-    beside = read.beside()
-    for one in known:
+        if as_of is not None and batch.links:
+            unchanged_ids = await unchanged_since(tx, context.caller, [link.neighbour for link in batch.links], as_of)
+            batch.links = [link for link in batch.links if link.neighbour in unchanged_ids]
+            batch.neighbours = {id_: row for id_, row in batch.neighbours.items() if id_ in unchanged_ids}
+    readable_candidates = [one for one in first if one.id in batch.rows]
+    readable_candidates += [Candidate(id_) for id_ in sorted(batch.neighbours)]
+    rows = batch.rows | batch.neighbours
+    beside = batch.beside()
+    for one in readable_candidates:
         one.row, one.beside = rows[one.id], beside.get(one.id, one.beside)
-    texts = [_tokenized(one, rows, lookups.rewritten) for one in known]
-    for one, late in zip(known, await late_scores(asked, texts), strict=True):
+    texts = [_tokens_of(one, rows, lookups.rewritten_ids) for one in readable_candidates]
+    for one, late in zip(readable_candidates, await late_scores(question_tokens, texts), strict=True):
         one.late = late
-    hits = ranked(known, question)
+    hits = ranked(readable_candidates, question)
     if not has_words(context.query.text):  # signs are in a text or not
         hits = newest_first(hits, [hit.id for hit in words])
-    return hits, SearchRound(known, whole=len(read.rows) == len(first), cut=cut)
+    return hits, SearchRound(readable_candidates, whole=len(batch.rows) == len(first), cut=cut)
 
 
-def _tokenized(candidate: Candidate, rows: Mapping[UUID, CandidateRow], rewritten: AbstractSet[UUID]) -> TextTokens:
-    """The tokens of a candidate, and of those before it. The stored ones of a `rewritten` text belong to another."""
+def _tokens_of(candidate: Candidate, rows: Mapping[UUID, CandidateRow], rewritten_ids: AbstractSet[UUID]) -> TextTokens:
+    """The tokens of a candidate, and of those before it. The stored ones of a rewritten text belong to another."""
 
     def tokens(id_: UUID) -> bytes:
-        return b"" if id_ in rewritten else rows[id_].tokens
+        return b"" if id_ in rewritten_ids else rows[id_].tokens
 
     own = tokens(candidate.id)
     if not candidate.beside:

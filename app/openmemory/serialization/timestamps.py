@@ -68,11 +68,11 @@ class TimeBound:
     What has no offset belongs to the time zone of the request, and a date to the whole of its day.
     """
 
-    __slots__ = ("_given",)
+    __slots__ = ("_value",)
 
-    def __init__(self, given: int | date) -> None:
-        """`given`: seconds, a date, or a `datetime`."""
-        self._given = given
+    def __init__(self, value: int | date) -> None:
+        """`value`: seconds, a date, or a `datetime`."""
+        self._value = value
 
     def first(self, zone: ZoneInfo) -> datetime:
         """The bound as the beginning of a range: a date means its first moment."""
@@ -86,14 +86,14 @@ class TimeBound:
 
     @property
     def _day(self) -> date | None:
-        given = self._given
-        return given if isinstance(given, date) and not isinstance(given, datetime) else None
+        value = self._value
+        return value if isinstance(value, date) and not isinstance(value, datetime) else None
 
     def _moment(self, zone: ZoneInfo) -> datetime:
-        if isinstance(self._given, datetime):
-            return placed(self._given, zone)
-        assert isinstance(self._given, int)
-        return datetime.fromtimestamp(self._given, UTC)
+        if isinstance(self._value, datetime):
+            return placed(self._value, zone)
+        assert isinstance(self._value, int)
+        return datetime.fromtimestamp(self._value, UTC)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -110,11 +110,13 @@ class TimeBound:
     def _read(cls, value: Any, seconds: Callable[[Any], int]) -> TimeBound:
         if isinstance(value, cls):
             return value
-        if not isinstance(value, str) or not _ISO.match(value):
+        if not isinstance(value, str):
             return cls(seconds(value))
         try:
+            if not _ISO.match(value):
+                return cls(seconds(value))
             return cls(date.fromisoformat(value) if _DATE.fullmatch(value) else datetime.fromisoformat(value))
-        except ValueError:
+        except ValueError:  # pydantic's errors are of this class
             raise ValueError("must be seconds since 1970, or a date or time such as 2026-01-31T12:00:00Z") from None
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 
 CHANNEL = "openmemory_relay_"
 """The channel that a process listens on, without its number. An empty payload announces messages to take; `1:202` says
@@ -50,17 +51,7 @@ class ReceivedMessage(NamedTuple):
     body: bytes
 
 
-_ENTER = text("""
-with entered as (
-  insert into mcp_sessions (id, user_name, app_name, principal, bearer, holder)
-  select *, :holder from unnest(
-    CAST(:ids AS uuid[]), CAST(:users AS text[]), CAST(:apps AS text[]), CAST(:principals AS text[]),
-    CAST(:bearers AS boolean[])
-  )
-  on conflict (id) do update set seen_at = now()
-)
-select now()
-""")
+_ENTER = text(load_sql(__name__, "enter"))
 
 _LEAVE = text("delete from mcp_sessions where holder = :holder")
 
@@ -72,20 +63,7 @@ where id in (select id from mcp_sessions where seen_at < :before for update skip
 
 _STANDS = text("select exists (select from mcp_sessions where id = :session and bearer)")
 
-# The lock keeps the session until the message is stored.
-_SEND = text(f"""
-with found as (
-  select id, holder from mcp_sessions
-  where id = :session
-    and (:anybody or (user_name is not distinct from :user and app_name is not distinct from :app))
-    and (principal = :principal or (bearer and CAST(:principal AS text) is null))
-  for key share
-), sent as (
-  insert into mcp_messages (session_id, sender, ticket, body) select id, :sender, :ticket, :body from found
-  returning number
-)
-select number, pg_notify('{CHANNEL}' || holder, '') from found, sent
-""")  # noqa: S608 - only a constant of this module is put in
+_SEND = text(load_sql(__name__, "send", channel=CHANNEL))
 
 _TAKE = text("""
 with next as (

@@ -26,6 +26,7 @@ from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx, violated
 from openmemory.database.locks import lock
 from openmemory.database.retry import retry_on_conflict
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
@@ -46,7 +47,7 @@ from openmemory.slack.schemas import (
 )
 from openmemory.sources import lifecycle, passages
 from openmemory.sources.messages import CheckedMessage, MessageChecks
-from openmemory.sources.models import Passage, PassageKind, Source, SourceKind
+from openmemory.sources.models import Passage, Source, SourceKind
 from openmemory.sources.schemas import NewMessage
 
 _PREFIX = "slack/"
@@ -372,22 +373,9 @@ _OPEN = text(
     RETURNING id, locator
     """
 )
-_STORED = text(
-    """
-    SELECT p.id, p.external_id AS ts, p.content, p.speaker, s.locator,
-        p.external_id <> ALL(:whole) AND (s.locator = ANY(:threads) OR (
-            p.created_at > CAST(:after AS timestamptz) AND p.created_at <= CAST(:until AS timestamptz)
-            AND coalesce(p.metadata ->> 'slack_thread_ts', p.external_id) = p.external_id)) IS TRUE AS gone
-    FROM passages AS p JOIN sources AS s ON s.id = p.source_id
-    WHERE p.user_id = :user_id AND s.app_id = :app_id AND s.namespace = :namespace AND s.kind = 'conversation'
-        AND starts_with(s.locator, :prefix) AND p.external_id IS NOT NULL
-        AND (p.created_at = ANY(CAST(:times AS timestamptz[]))
-            OR (p.created_at > CAST(:after AS timestamptz) AND p.created_at <= CAST(:until AS timestamptz))
-            OR p.source_id IN (
-                SELECT id FROM sources WHERE app_id = :app_id AND namespace = :namespace AND kind = 'conversation'
-                    AND locator = ANY(:threads)))
-    """
-).bindparams(bindparam("whole", type_=ARRAY(Text)), bindparam("threads", type_=ARRAY(Text)))
+_STORED = text(load_sql(__name__, "stored")).bindparams(
+    bindparam("whole", type_=ARRAY(Text)), bindparam("threads", type_=ARRAY(Text))
+)
 _SOURCES_OF = text("SELECT DISTINCT source_id FROM passages WHERE id = ANY(:ids)")
 _MOVE = text(
     """
@@ -399,25 +387,8 @@ _MOVE = text(
     WHERE p.id = r.id
     """
 )
-_ADD = text(
-    f"""
-    WITH new AS (
-        INSERT INTO passages (id, source_id, user_id, app_id, namespace, thread_id, kind, position, external_id,
-                              speaker, content, metadata, created_at, labels)
-        SELECT id, source_id, :user_id, :app_id, :namespace, thread_id, '{PassageKind.TURN.value}', position,
-               external_id, speaker, content, metadata, created_at, labels
-        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
-            id uuid, source_id uuid, thread_id text, position integer, external_id text, speaker text, content text,
-            metadata jsonb, created_at timestamptz, labels text[])
-        RETURNING id, user_id
-    ), entries AS (
-        {outbox.ADD_ENTRIES.format(
-            kind=f"'{ItemKind.PASSAGE.value}'", id="new.id", user="new.user_id", source="FROM new"
-        )}
-    ), audited AS ({audit_log.OF_NEW})
-    SELECT count(*) FROM new
-    """  # noqa: S608 - only constants are put in
-)  # fmt: skip
+_ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'passage'", id="new.id", user="new.user_id", source="FROM new")
+_ADD = text(load_sql(__name__, "add", entries=_ADD_ENTRIES, audited=audit_log.OF_NEW))
 # The messages of a conversation are numbered by their times. Positions are unique, so they move in two steps.
 _NUMBER = text(
     """

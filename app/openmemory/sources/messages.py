@@ -16,12 +16,13 @@ from openmemory.config.sections import CaptureSettings
 from openmemory.config.settings import LimitSettings
 from openmemory.content_policy import injection, secrets
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.sync import outbox
 from openmemory.memories import validation
 from openmemory.serialization import exact_json
-from openmemory.sources.models import Passage, PassageKind
+from openmemory.sources.models import Passage
 from openmemory.sources.schemas import MessageAdded, MessageEvent, NewMessage, NewMessages
 
 
@@ -109,28 +110,8 @@ def repeated(message: NewMessage, stored_message: StoredMessage) -> MessageAdded
     return Invalid("id", "is that of another message of this thread", code="message_id_reused")
 
 
-_STORE = text(
-    f"""
-    WITH new AS (
-        INSERT INTO passages (id, source_id, user_id, app_id, namespace, thread_id, kind, position, external_id,
-                              speaker, content, metadata, created_at, labels, expires_at)
-        SELECT id, :source_id, :user_id, :app_id, :namespace, :thread_id, '{PassageKind.TURN.value}', position,
-               external_id, speaker, content, metadata, created_at, labels,
-               now() + make_interval(days => CAST(:ttl_days AS integer))
-        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
-            id uuid, position integer, external_id text, speaker text, content text, metadata jsonb,
-            created_at timestamptz, labels text[])
-        RETURNING id, user_id
-    ), length AS (
-        UPDATE sources SET length = :length, title = coalesce(:title, title), infer = :infer, state = 'active',
-            updated_at = now(), closed_at = NULL, deleted_at = NULL
-        WHERE id = :source_id
-    ), entries AS (
-        {outbox.ADD_ENTRIES.format(kind="'passage'", id="new.id", user="new.user_id", source="FROM new")}
-    ), audited AS ({audit_log.OF_NEW})
-    SELECT count(*) FROM new
-    """  # noqa: S608 - only constants are put in
-)
+_ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'passage'", id="new.id", user="new.user_id", source="FROM new")
+_STORE = text(load_sql(__name__, "store", entries=_ADD_ENTRIES, audited=audit_log.OF_NEW))
 
 
 async def store(tx: Tx, caller: Caller, new: NewMessages, source: UUID, rows: Sequence[dict[str, Any]]) -> None:

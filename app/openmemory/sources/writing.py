@@ -14,6 +14,7 @@ from openmemory.access.apps import refuse_unreadable
 from openmemory.access.readable import readable_by
 from openmemory.database.engine import Tx, violated
 from openmemory.database.locks import lock
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
@@ -173,26 +174,5 @@ _MOVE = text(
     """
 )
 _SETTLE = text("UPDATE passages SET position = -position WHERE source_id = :source AND position < 0")
-_ADD = text(
-    f"""
-    WITH new AS (
-        INSERT INTO passages (id, source_id, user_id, app_id, namespace, thread_id, kind, position, heading, first_line,
-                              last_line, content, labels, symbols)
-        SELECT id, :source_id, :user_id, :app_id, :namespace, :thread_id, :kind, position, heading, first_line,
-               last_line, content, labels, symbols
-        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
-            id uuid, position integer, heading text, first_line integer, last_line integer, content text, labels text[],
-            symbols text[])
-        RETURNING id, user_id
-    ), source AS (
-        UPDATE sources SET hash = :hash, language = :language, bytes = :bytes, length = :length, updated_at = now(),
-            media_type = :media_type, title = :title, object_key = :object_key
-        WHERE id = :source_id
-    ), entries AS (
-        {outbox.ADD_ENTRIES.format(
-            kind=f"'{ItemKind.PASSAGE.value}'", id="new.id", user="new.user_id", source="FROM new"
-        )}
-    )
-    SELECT count(*) FROM new
-    """  # noqa: S608 - only constants are put in
-)  # fmt: skip
+_ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'passage'", id="new.id", user="new.user_id", source="FROM new")
+_ADD = text(load_sql(__name__, "add", entries=_ADD_ENTRIES))

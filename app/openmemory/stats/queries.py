@@ -13,6 +13,7 @@ from openmemory.audit import audit_log
 from openmemory.audit.schemas import AuditAction
 from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.listing.criteria import OWN_ASSIGNMENTS
 from openmemory.memories.models import Category, Memory, MemoryCategory
@@ -20,20 +21,7 @@ from openmemory.memories.state import State
 
 DAYS = CompiledStatement(
     bound(
-        """
-        SELECT a.id AS app_id, a.name AS app_name, each.day, sum(each.written)::int AS written,
-            sum(each.accessed)::int AS accessed
-        FROM apps AS a CROSS JOIN LATERAL (
-            SELECT width_bucket(m.created_at, :days) AS day, count(*) AS written, 0 AS accessed
-            FROM memories AS m WHERE m.app_id = a.id AND m.created_at >= :since AND m.created_at <= now() GROUP BY 1
-            UNION ALL
-            SELECT width_bucket(l.accessed_at, :days), 0, count(*)
-            FROM memory_access_logs AS l
-            WHERE l.app_id = a.id AND l.accessed_at >= :since AND l.accessed_at <= now() GROUP BY 1
-        ) AS each
-        WHERE a.owner_id = :user AND (CAST(:app AS uuid) IS NULL OR a.id = :app)
-        GROUP BY a.id, each.day ORDER BY a.id, each.day
-        """,
+        load_sql(__name__, "days"),
         {"user": Uuid(), "app": Uuid(), "since": DateTime(timezone=True), "days": ARRAY(DateTime(timezone=True))},
     )
 )
@@ -55,16 +43,16 @@ def _categories(owner: bool, default: Default, states: tuple[State, ...]) -> Com
     caller = Caller.anyone(owner=owner, default=default)
     first = select(MemoryCategory.category_id).where(OWN_ASSIGNMENTS).order_by(MemoryCategory.category_id)
     first = first.limit(literal_column("1"))
-    filed = select(first.scalar_subquery().label("category_id")).cte("filed", recursive=True)
-    following = first.where(MemoryCategory.category_id > filed.c.category_id).correlate(filed).scalar_subquery()
-    filed = filed.union_all(select(following).where(filed.c.category_id.is_not(None)))
+    assigned = select(first.scalar_subquery().label("category_id")).cte("assigned", recursive=True)
+    following = first.where(MemoryCategory.category_id > assigned.c.category_id).correlate(assigned).scalar_subquery()
+    assigned = assigned.union_all(select(following).where(assigned.c.category_id.is_not(None)))
     one = (
         select(literal_column("1").label("one"))
         .select_from(MemoryCategory)
         .join(Memory, Memory.id == MemoryCategory.memory_id)
         .where(
             OWN_ASSIGNMENTS,
-            MemoryCategory.category_id == filed.c.category_id,
+            MemoryCategory.category_id == assigned.c.category_id,
             Memory.user_id == bindparam("caller_user_id", type_=Uuid),
             readable_by(caller, Memory, states=states),
         )
@@ -73,7 +61,7 @@ def _categories(owner: bool, default: Default, states: tuple[State, ...]) -> Com
     )
     categories = (
         select(*Category.__table__.columns)
-        .join(filed, filed.c.category_id == Category.id)
+        .join(assigned, assigned.c.category_id == Category.id)
         .join(one, true())
         .cte("found")
     )

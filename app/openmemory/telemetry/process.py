@@ -10,8 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from openmemory.resilience.circuit_breaker import BreakerState
-from openmemory.search.candidates import INDEX_BEHIND, NO_EMBEDDER, NO_INDEX
-from openmemory.search.reranking import NO_RERANKER
+from openmemory.search.candidates.retrieval import INDEX_BEHIND, NO_EMBEDDER, NO_INDEX
+from openmemory.search.ranking.reranking import NO_RERANKER
 from openmemory.services import VERSION, Services
 
 _REASONS = {

@@ -111,7 +111,7 @@ class Conflicts:
         async with self._database.planned() as tx:
             rows = await query.rows(tx, values)
         ids = list(dict.fromkeys(id_ for row in rows for id_ in row.ids[:MAX_MEMORIES]))
-        records = await pages.shown(self._database, ListAccess(caller), MemoryQuery(), ids)
+        records = await pages.fetch_records(self._database, ListAccess(caller), MemoryQuery(), ids)
         by_id = {record.id: record for record in records}
         conflicts = [_conflict(row, [by_id[id_] for id_ in row.ids[:MAX_MEMORIES] if id_ in by_id]) for row in rows]
         return ConflictPage([each for each in conflicts if each is not None], rows[0].total if rows else 0)

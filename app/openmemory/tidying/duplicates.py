@@ -62,7 +62,7 @@ from openmemory.memories.listing import pages
 from openmemory.memories.listing.pages import ListAccess
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryQuery, MemoryRecord
-from openmemory.search.timeline_schemas import Place
+from openmemory.search.timeline.schemas import Place
 from openmemory.tidying.models import KeptPair
 from openmemory.tidying.schemas import SeenVersion
 from openmemory.tidying.seen_versions import locked
@@ -207,7 +207,7 @@ class DuplicatePairs:
 
     async def _records(self, caller: Caller, near_pairs: Sequence[_Near]) -> list[DuplicatePair]:
         ids = list(dict.fromkeys(row.id for near in near_pairs for row in (near.newer, near.older)))
-        records = await pages.shown(self._database, ListAccess(caller), MemoryQuery(), ids)
+        records = await pages.fetch_records(self._database, ListAccess(caller), MemoryQuery(), ids)
         by_id = {(record.id, record.revision): record for record in records}
         pairs = []
         for near in near_pairs:

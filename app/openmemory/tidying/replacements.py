@@ -71,7 +71,7 @@ class Replacements:
         async with self._database.planned() as tx:
             rows = await statement(everywhere=caller.everywhere).rows(tx, values)
         ids = list(dict.fromkeys(id_ for row in rows for id_ in (row.newer, row.older)))
-        records = await pages.shown(self._database, ListAccess(caller), MemoryQuery(), ids)
+        records = await pages.fetch_records(self._database, ListAccess(caller), MemoryQuery(), ids)
         by_id = {record.id: record for record in records}
         items = [
             PossibleReplacement(

@@ -19,7 +19,7 @@ from jwt.algorithms import HMACAlgorithm
 
 from openmemory.access.oauth.issuer import Issuer
 from openmemory.access.oauth.jwks import PublicKeys
-from openmemory.access.oauth.tokens import MAX_TOKEN_BYTES, REMEMBERED, Tokens
+from openmemory.access.oauth.tokens import MAX_CACHED_TOKENS, MAX_TOKEN_BYTES, Tokens
 from openmemory.config.sections import OAuthSettings
 from openmemory.config.settings import LimitSettings
 from openmemory.egress.clients import Egress
@@ -408,7 +408,7 @@ async def test_no_more_tokens_are_remembered_than_there_is_room_for(
     server: AuthorizationServer, tokens: Tokens
 ) -> None:
     first = await tokens.verify(oldest := server.issue())
-    for _ in range(REMEMBERED):
+    for _ in range(MAX_CACHED_TOKENS):
         await tokens.verify(newest := server.issue())
     assert await tokens.verify(newest) is await tokens.verify(newest)
     assert await tokens.verify(oldest) is not first

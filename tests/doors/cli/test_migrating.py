@@ -161,7 +161,7 @@ def test_what_cannot_be_taken_is_left_out_by_itself_with_its_reason(tmp_path: Pa
     staging = staged(old.path, tmp_path / "again")
     assert [(memory["content"], memory["id"]) for memory in alice["memories"]] == [("Its app is gone", str(orphan))]
     assert {app["name"] for app in alice["apps"]} == {"claude", "openmemory"}
-    reasons = set(staging.left_out().counts)
+    reasons = set(staging.skipped_rows().counts)
     assert reasons >= {
         ("memories", "its user is missing"), ("memories", "content: must not be empty"),
         ("memories", "id: must be a UUID"),
@@ -173,7 +173,7 @@ def test_what_cannot_be_taken_is_left_out_by_itself_with_its_reason(tmp_path: Pa
         ("access_controls", "effect: must be allow or deny"),
     }  # fmt: skip
     assert staging.notes() == ["1 memories whose app is missing are imported under the app openmemory."]
-    assert not [row for row in staging.left_out().shown if "Nobody" in str(row)]
+    assert not [row for row in staging.skipped_rows().first_rows if "Nobody" in str(row)]
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
@@ -189,7 +189,7 @@ def test_a_memory_is_not_lost_for_a_number_that_json_does_not_know(tmp_path: Pat
     [row] = tables(archives(old.path, tmp_path / "out")["alice"])["memories"]
     assert (row["id"], row["metadata"]) == (str(memory), {"score": None, "in": [1.5, None]})
     (tmp_path / "again").mkdir()
-    left_out = staged(old.path, tmp_path / "again").left_out()
+    left_out = staged(old.path, tmp_path / "again").skipped_rows()
     assert (left_out.total, left_out.mended) == (0, {"memories": 2})
 
 
@@ -320,7 +320,7 @@ async def test_what_may_be_anybodys_counts_for_everybody_and_the_report_says_so(
         assert not report.whole
         assert (report.left_out.total, report.left_out.nobodys) == (3, 3)
         assert report.as_json()["left_out"]["nobodys"] == 3
-        assert {row["id"] for row in report.left_out.shown if row["kind"] == "categories"} == {empty.hex}
+        assert {row["id"] for row in report.left_out.first_rows if row["kind"] == "categories"} == {empty.hex}
     answer(report).show(json=False)
     assert "The user of 3 of them is unknown, so they are in the report of every user." in capsys.readouterr().out
 

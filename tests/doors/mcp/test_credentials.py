@@ -145,7 +145,7 @@ async def test_a_session_ends_with_its_key(locked, keys, where, new_user, monkey
     async with stream_of(locked.here, f"/mcp/cursor/sse/{new_user}?key={mine.key}") as stream:
         assert await locked.post(where, stream, None) == 202
         await locked.services.keys.revoke(LOCAL, mine.id)
-        monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)
+        monkeypatch.setattr(keys_module, "CACHE_SECONDS", 0.0)
         assert await locked.post(where, stream, None) in (401, 404)
         assert await locked.post(where, stream, mine) == 401
 

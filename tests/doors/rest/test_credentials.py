@@ -487,7 +487,7 @@ async def test_a_good_key_is_let_in_although_others_of_its_address_sent_wrong_on
         assert last.status_code == 429
         good = await key()  # that this service has never seen
         assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
-        monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)  # as after five seconds
+        monkeypatch.setattr(keys_module, "CACHE_SECONDS", 0.0)  # as after five seconds
         assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
         [mine] = await services.keys.list(LOCAL, user=new_user)
         await services.keys.revoke(LOCAL, mine.id)

@@ -42,8 +42,9 @@ async def test_the_audit_log_begins_and_a_key_ends_at_a_date(client, new_user):
     assert made.json()["expires_at"] == "2028-01-31T00:00:00Z"
 
 
-async def test_what_is_no_date_is_refused_in_words(client):
-    answer = await client.get(MEMORIES, params={"from_date": "2020-13-31"})
+@pytest.mark.parametrize("value", ["2020-13-31", "2020-01-31T25:00", "nonsense", "today", "1.5", "9" * 30])
+async def test_what_is_no_date_is_refused_in_words(client, value):
+    answer = await client.get(MEMORIES, params={"from_date": value})
     assert (answer.status_code, answer.json()["detail"]) == (
         422, "from_date: must be seconds since 1970, or a date or time such as 2026-01-31T12:00:00Z",
     )  # fmt: skip

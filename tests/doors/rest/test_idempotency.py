@@ -160,7 +160,7 @@ async def test_nothing_of_an_erased_memory_stays_under_its_key(
 async def test_a_key_is_remembered_for_a_week(post: Post, client, services: Services, new_user: str) -> None:
     first = (await post("I row.", "k")).json()
     aged = text("UPDATE idempotency_keys SET created_at = now() - make_interval(days => :days) WHERE memory_id = :id")
-    for days, remembered in ((idempotency.KEPT - 1, True), (idempotency.KEPT + 1, False)):
+    for days, remembered in ((idempotency.RETENTION_DAYS - 1, True), (idempotency.RETENTION_DAYS + 1, False)):
         async with services.database.statement() as tx:
             await tx.execute(aged, {"days": days, "id": first["id"]})
         await idempotency.prune(services.database)

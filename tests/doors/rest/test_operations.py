@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 from uuid import uuid4
 
@@ -11,11 +13,12 @@ import pytest
 import typer
 from fastapi.routing import APIRoute
 
+from openmemory import operations
 from openmemory.doors.cli.commands import complete
 from openmemory.doors.mcp.server import TOOLS
 from openmemory.doors.rest.api import OPERATIONS, ROUTERS
 from openmemory.doors.rest.by_hand import BY_HAND
-from openmemory.operations.description import Operation
+from openmemory.operations.description import Operation, operations_of
 
 
 @pytest.mark.slow
@@ -39,6 +42,15 @@ async def test_an_operation_says_what_it_does_and_what_it_takes(
         address = re.sub(r"\{\w+_id\}", str(uuid4()), operation.path)
         answer = await client.request(operation.method, address, json=dict(example))
         assert answer.status_code != 422, answer.text
+
+
+def test_every_module_of_operations_has_its_routes() -> None:
+    found = []
+    for one in iter_modules(operations.__path__):
+        found += operations_of(import_module(f"{operations.__name__}.{one.name}"))
+    assert {one.name for one in found} == {one.name for one in OPERATIONS}, (
+        "name the module in openmemory.doors.rest.api"
+    )
 
 
 def test_the_commands_and_tools_that_are_named_are_there() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from openmemory.search.query_analysis import MAX_LEXEMES
+from openmemory.search.candidates.query_analysis import MAX_LEXEMES
 from openmemory.search.service import LONG_QUERY_NOTE, MANY_TIMES_NOTE
 
 SEARCH = "/api/v1/memories/search"

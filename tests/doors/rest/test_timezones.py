@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from openmemory.access.schemas import KeyCreate
 from openmemory.identity.principal import LOCAL
@@ -195,3 +197,26 @@ async def test_the_days_of_statistics_are_those_of_the_user(services: Services, 
         today = max(one.day for one in days if one.written)
         assert today in (now.astimezone(owner.timezone).date(), datetime.now(owner.timezone).date())
         assert sum(one.written for one in days) == 1
+
+
+def test_the_description_shows_the_time_zone_wherever_it_makes_a_difference(rest_app: FastAPI) -> None:
+    shown, bounded = set(), set()
+    described = rest_app.openapi()
+    for path, item in described["paths"].items():
+        for method, one in item.items():
+            parameters = one.get("parameters", [])
+            if {"timezone", "x-timezone"} <= {each["name"].lower() for each in parameters}:
+                shown.add(f"{method.upper()} {path}")
+            body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            fields = described["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2], {})
+            said = [*parameters, *fields.get("properties", {}).values()]
+            if "is of the time zone of the request" in json.dumps(said):
+                bounded.add(f"{method.upper()} {path}")
+    assert len(bounded) > 8
+    assert shown >= bounded
+    memories, timeline = "/api/v1/memories", "/api/v1/timeline"
+    assert shown >= {
+        f"GET {memories}", f"POST {memories}/search", f"POST {memories}/actions/change", f"GET {timeline}/memories",
+        f"GET {timeline}/changes", "GET /api/v1/audit", "GET /api/v1/slack/search", "GET /api/v1/stats/daily",
+        "POST /api/v1/context",
+    }  # fmt: skip

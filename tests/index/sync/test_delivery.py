@@ -19,8 +19,8 @@ from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import IDLE, LEASE, RENEW_AFTER, OutboxDelivery
 from openmemory.index.sync.outbox import ClaimedEntry
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.search.candidates import INDEX_BEHIND
-from openmemory.search.own_writes import LATE
+from openmemory.search.candidates.own_writes import LATE
+from openmemory.search.candidates.retrieval import INDEX_BEHIND
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import INDEXED_TABLES, Services, open_services
 from tests.clusters import furnish

@@ -10,7 +10,7 @@ from sqlalchemy import Select, select, text
 from sqlalchemy.dialects import postgresql
 
 from openmemory.identity.caller import Caller
-from openmemory.memories.lifecycle.archiving import due, parameters
+from openmemory.memories.lifecycle.archiving import due_memories, parameters
 from openmemory.memories.lifecycle.schemas import CriteriaType, PolicyCreate, UpcomingQuery
 from openmemory.memories.lifecycle.upcoming import statement
 from openmemory.memories.models import Memory
@@ -64,7 +64,7 @@ async def test_what_is_due_is_found_by_an_index_among_many(services: Services, o
     for policy in policies:
         made = await services.policies.create(owner, policy)
         oldest = Memory.updated_at if policy.action == "archive" else Memory.created_at
-        query = select(Memory.id).where(due(made.criteria_type, policy.action)).order_by(oldest).limit(500)
+        query = select(Memory.id).where(due_memories(made.criteria_type, policy.action)).order_by(oldest).limit(500)
         bound = parameters(_Due(made.id, owner.user_id, made.criteria_id, made.criteria_name, policy.days))
         told.append(f"{policy.action} {made.criteria_type}:\n{await explained(services, query, bound)}")
         await services.policies.remove(owner, made.id)

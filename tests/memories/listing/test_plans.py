@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from openmemory.memories import read_back, short_ids
 from openmemory.memories.lifecycle.schemas import BulkChange, Selection
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.state import State
+from openmemory.search.answers import overview
+from openmemory.search.candidates import time_only
+from openmemory.search.sql.acl import RuleSets
 from openmemory.services import Services, open_services
 from openmemory.sources.schemas import NewMessage, NewMessages
 from openmemory.tidying import duplicates
@@ -31,6 +34,8 @@ from openmemory.tidying.duplicates import NEWEST
 from tests.clusters import furnish
 
 COUNT = 4_000
+
+_KINDS = ("memories", "apps", "namespaces", "categories")
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +78,15 @@ async def many(short_folder: Path) -> AsyncIterator[tuple[Services, Caller, Call
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How PostgreSQL answers what is asked meanwhile."""
+def plans(many: tuple[Services, Caller, Caller], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How PostgreSQL answers what is asked of these services meanwhile. Those of other tests work on beside them."""
     found: list[str] = []
     execute = CompiledStatement.rows
+    url = many[0].database.engine.url
 
     async def explain(self: CompiledStatement, tx: Tx, values: Mapping[str, Any]) -> list[Any]:
-        found.append(await self.plan(tx, values))
+        if tx.engine.url == url:
+            found.append(await self.plan(tx, values))
         return await execute(self, tx, values)
 
     monkeypatch.setattr(CompiledStatement, "rows", explain)
@@ -94,12 +101,14 @@ def assert_no_scan(plans: list[str], *tables: str) -> None:
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
-    """The statements that are sent meanwhile."""
+def heard(services: Services) -> Iterator[list[str]]:
+    """The statements that are sent meanwhile to the database of these services."""
     said: list[str] = []
+    url = services.database.engine.url
 
-    def hear(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        said.append(statement)
+    def hear(connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if connection.engine.url == url:
+            said.append(statement)
 
     event.listen(Engine, "before_cursor_execute", hear)
     yield said
@@ -148,6 +157,31 @@ async def test_a_list_takes_its_index(many, plans: list[str], query: MemoryQuery
     assert_no_scan(plans)
 
 
+@pytest.mark.parametrize(
+    "sets",
+    [
+        RuleSets(),
+        RuleSets(allowed=("memories",), shares_everything=False),
+        RuleSets(allowed=("namespaces",), shares_everything=False),
+        RuleSets(allowed=("categories", "apps"), shares_everything=False),
+        RuleSets(denied=_KINDS),
+    ],
+)
+async def test_overviews_and_what_was_written_at_a_time_take_their_indexes(many, sets: RuleSets):
+    services, owner, app = many
+    now = datetime.now(UTC)
+    values = {"as_of": now, "size": 200, "limit": 10, "personal": [], "starts": [now], "ends": [now], "flagged": False}
+    lists = {f"in_{part}_{kind}": "[]" if kind == "namespaces" else "{}" for part in sets._fields for kind in _KINDS}
+    async with services.database.statement() as tx:
+        for caller, statement in product((owner, app), (overview, time_only)):
+            compiled = statement._statement(caller.owner, caller.default, False, sets, ())
+            plan = await compiled.plan(tx, caller.parameters | values | lists, "COSTS OFF, GENERIC_PLAN")
+            assert_no_scan([plan])
+            if statement is time_only:
+                assert "Scan Backward using idx_memory_user_created" in plan, plan
+                assert plan.count("Sort Key") == 1, plan  # of the answer; the index sorts the rest
+
+
 async def test_conflicts_are_found_by_the_index_of_facts(many, plans: list[str]):
     services, owner, app = many
     for caller in (owner, app):
@@ -187,12 +221,12 @@ async def test_commits_are_found_by_their_indexes(many):
     async with services.database.transaction() as tx:
         await tx.execute(text("ANALYZE passages"))
     for caller in (owner, app):
-        with heard() as said:
+        with heard(services) as said:
             assert (await services.anchors.list(caller, "default", "a" * 40)).anchors == []
         asked = [statement for statement in said if "'commit'" in statement]
         for statement, index in zip(asked, ("idx_memory_anchored", "idx_passage_anchored"), strict=True):
             assert index in await generic_plan(services, statement)
-        with heard() as asked:
+        with heard(services) as asked:
             assert await services.anchors.orphans(caller, "default", "a" * 40) == frozenset()
         [orphans] = [statement for statement in asked if "'commit'" in statement]
         plan = await generic_plan(services, orphans)
@@ -258,7 +292,7 @@ async def test_an_update_among_many_memories_reads_no_other_one(many):
     """Whether a text is taken by one that has expired is looked up by its hash, also as planned for all values."""
     services, owner, _ = many
     one = (await services.memories.list(owner, MemoryQuery(size=1))).items[0]
-    with heard() as said:
+    with heard(services) as said:
         await services.memories.update(owner, one.id, MemoryUpdate(f"{one.content}!"))
     [looked] = [statement for statement in said if "least(" in statement]
     plan = await generic_plan(services, looked)
@@ -271,7 +305,7 @@ async def test_what_an_app_was_shown_is_looked_up_by_its_text(many):
     values = app.parameters | {"new_namespace": "default", "new_hash": "0" * 32}
     async with services.database.statement() as tx:
         for options in ("COSTS OFF, GENERIC_PLAN", "COSTS OFF"):
-            plan = await read_back.shown(app.default).plan(tx, values, options)
+            plan = await read_back.statement(app.default).plan(tx, values, options)
             assert "uq_memories_active_text" in plan, plan
             assert_no_scan([plan], "memories", "memory_access_logs")
 
@@ -279,7 +313,7 @@ async def test_what_an_app_was_shown_is_looked_up_by_its_text(many):
 async def test_a_change_of_all_that_match_and_its_undo_take_their_indexes(many):
     services, owner, _ = many
     query = MemoryQuery(categories=("category-7",))
-    with heard() as said:
+    with heard(services) as said:
         done = await services.bulk.apply(owner, Selection(query=query), BulkChange(state=State.PAUSED))
         undone = await services.bulk.undo(owner, done.action)
     assert done.changed == undone.restored == COUNT // 20

@@ -61,10 +61,10 @@ class ClaimsValidator:
         )
 
     def _check_audience(self, audience: Any) -> None:
-        named = [audience] if isinstance(audience, str) else audience
-        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+        audiences = [audience] if isinstance(audience, str) else audience
+        if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
             raise refused("aud: must be a string or a list of strings")
-        if not any(self._is_us(one) for one in named):
+        if not any(self._is_us(one) for one in audiences):
             raise refused("aud: the token is for another service", hint="Ask for it with the resource of this service.")
 
     def _is_us(self, audience: str) -> bool:
@@ -97,15 +97,15 @@ class ClaimsValidator:
             raise refused(error.message) from None
 
     def _scopes(self, claims: Mapping[str, Any], user: str) -> frozenset[Scope]:
-        """Returns the scopes that we know. Entra and Okta name the claim `scp`; only administrators keep `admin`."""
+        """Returns the valid scopes. Entra and Okta name the claim `scp`; only administrators keep `admin`."""
         value = claims.get("scope", claims.get("scp", ""))
-        named = value.split() if isinstance(value, str) else value
-        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+        names = value.split() if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
             raise refused("scope: must be a string of scopes separated by spaces")
         prefix = self._settings.scope_prefix
-        given = {one.removeprefix(prefix) for one in named if one.startswith(prefix)}
-        found = frozenset(scope for scope in Scope if scope in given)
-        return found if user in self._settings.admins else found - {Scope.ADMIN}
+        own_names = {one.removeprefix(prefix) for one in names if one.startswith(prefix)}
+        scopes = frozenset(scope for scope in Scope if scope in own_names)
+        return scopes if user in self._settings.admins else scopes - {Scope.ADMIN}
 
 
 def refused(what: str, *, hint: str | None = None) -> Unauthenticated:

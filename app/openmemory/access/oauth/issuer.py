@@ -20,7 +20,7 @@ DEADLINE = 10.0
 
 
 class NotFetched(Exception):
-    """The authorization server does not give what was requested; the message says why."""
+    """The authorization server does not return what was requested; the message states why."""
 
 
 class Issuer:
@@ -32,9 +32,9 @@ class Issuer:
 
     def __init__(self, settings: OAuthSettings, egress: Egress) -> None:
         self._settings = settings
-        written = [url for url in (settings.issuer, settings.jwks_url) if url]
+        urls = [url for url in (settings.issuer, settings.jwks_url) if url]
         try:
-            self._http = egress.async_client(written, redirects=True)
+            self._http = egress.async_client(urls, redirects=True)
         except EgressRefused as error:
             raise SetupError(f"{'oauth.jwks_url' if settings.jwks_url else 'oauth.issuer'}: {error}") from None
 
@@ -109,7 +109,7 @@ class Issuer:
 
 @asynccontextmanager
 async def _bounded() -> AsyncIterator[None]:
-    """Bounds the time of requests, and says in words why they failed."""
+    """Bounds the time of requests, and describes why they failed."""
     try:
         async with asyncio.timeout(DEADLINE):
             yield
@@ -127,9 +127,9 @@ def metadata_urls(issuer: str) -> list[str]:
     def at(path: str) -> str:
         return urlunsplit(parts._replace(path=path))
 
-    found = [
+    urls = [
         at("/.well-known/oauth-authorization-server" + path),
         at("/.well-known/openid-configuration" + path),
         at(path + "/.well-known/openid-configuration"),
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(urls))

@@ -58,8 +58,8 @@ class PublicKeys:
         self._issuer = issuer
         self._clock = clock
         self._keys: Sequence[PublicKey] | None = None
-        self._fetched = 0.0
-        self._tried: float | None = None
+        self._fetched_at = 0.0
+        self._last_attempt: float | None = None
         self._failure = ""
         self._fetching: asyncio.Task[None] | None = None
         self.generation = 0
@@ -72,17 +72,17 @@ class PublicKeys:
             Unavailable: the keys cannot be fetched and none are cached.
         """
         await self._renew_old()
-        found = self._matching(id_, algorithm)
-        if not found and self._may_look():
+        keys = self._matching(id_, algorithm)
+        if not keys and self._may_fetch():
             await self._refresh()
-            found = self._matching(id_, algorithm)
+            keys = self._matching(id_, algorithm)
         if self._keys is None:
             raise Unavailable(
                 f"The keys of the authorization server cannot be fetched: {self._failure}",
                 retry_after=PAUSE,
                 code="authorization_server_unavailable",
             )
-        return found
+        return keys
 
     async def close(self) -> None:
         """Stop fetching and close the connections."""
@@ -95,19 +95,19 @@ class PublicKeys:
         return [key for key in self._keys or () if (id_ is None or key.id == id_) and algorithm in key.algorithms]
 
     async def _renew_old(self) -> None:
-        """Refresh keys that are not fresh. While the server is known to fail, callers do not wait for it."""
-        if self._keys is None or self._clock() - self._fetched < REFRESH_AFTER:
+        """Refresh keys that are not fresh. While the server fails, callers do not wait for it."""
+        if self._keys is None or self._clock() - self._fetched_at < REFRESH_AFTER:
             return
-        if self._clock() - self._fetched > USABLE_FOR:
+        if self._clock() - self._fetched_at > USABLE_FOR:
             self._keys = None
-        elif self._may_look():
+        elif self._may_fetch():
             if self._failure:
                 self._begin()
             else:
                 await self._refresh()
 
-    def _may_look(self) -> bool:
-        return self._fetching is not None or self._tried is None or self._clock() - self._tried >= PAUSE
+    def _may_fetch(self) -> bool:
+        return self._fetching is not None or self._last_attempt is None or self._clock() - self._last_attempt >= PAUSE
 
     async def _refresh(self) -> None:
         """Fetch the keys, or wait for a fetch in progress. A cancelled caller does not cancel it for the others."""
@@ -115,7 +115,7 @@ class PublicKeys:
 
     def _begin(self) -> asyncio.Task[None]:
         if self._fetching is None:
-            self._tried = self._clock()
+            self._last_attempt = self._clock()
             self._fetching = asyncio.create_task(self._fetch(), name="fetch the keys of the authorization server")
         return self._fetching
 
@@ -128,22 +128,22 @@ class PublicKeys:
             self._failure = str(error)
         else:
             self.generation += keys != self._keys
-            self._keys, self._fetched, self._failure = keys, self._clock(), ""
+            self._keys, self._fetched_at, self._failure = keys, self._clock(), ""
         finally:
             self._fetching = None
 
 
 def parse(document: Mapping[str, Any]) -> list[PublicKey]:
-    """Returns the keys of a JSON Web Key Set that can verify signatures. Others are skipped, and the log says why.
+    """Returns the keys of a JSON Web Key Set that can verify signatures. Others are skipped, and the log states why.
 
     Raises:
         NotFetched: it is not such a set.
     """
-    listed = document.get("keys")
-    if not isinstance(listed, list) or len(listed) > MAX_KEYS:
+    entries = document.get("keys")
+    if not isinstance(entries, list) or len(entries) > MAX_KEYS:
         raise NotFetched(f"the response must be a JSON Web Key Set of at most {MAX_KEYS} keys")
     keys: list[PublicKey] = []
-    for place, entry in enumerate(listed):
+    for place, entry in enumerate(entries):
         try:
             keys.append(_key(entry))
         except _UnusableKey as error:

@@ -29,7 +29,7 @@ _MAX_WORDS = 300
 
 @dataclass(frozen=True, slots=True)
 class PendingSignIn:
-    """A sign-in that a browser began, which only this browser may know.
+    """A sign-in that a browser began. Only this browser may hold it.
 
     `state` comes back in the address with the code. `verifier` proves to the authorization server that the code was
     requested by the same sign-in.
@@ -51,7 +51,7 @@ class OAuthSignIn:
         self._clock = clock
         self._redirect_uri = settings.resource + REDIRECT_PATH
         self._metadata: dict[str, Any] = {}
-        self._fetched = 0.0
+        self._fetched_at = 0.0
 
     @classmethod
     def of(cls, settings: OAuthSettings, egress: Egress) -> Self:
@@ -63,7 +63,7 @@ class OAuthSignIn:
         return cls(settings, Issuer(settings, egress))
 
     async def authorization_url(self) -> tuple[str, PendingSignIn]:
-        """Returns the address at which the authorization server asks the person, and what the browser must keep.
+        """Returns the address at which the authorization server signs the person in, and what the browser must store.
 
         Raises:
             Unavailable: the authorization server does not answer, or does not support this.
@@ -73,7 +73,7 @@ class OAuthSignIn:
         methods = metadata.get("code_challenge_methods_supported", ["S256"])
         if not isinstance(methods, list) or "S256" not in methods:
             raise self._unavailable("it does not support PKCE with S256")
-        asked = {
+        parameters = {
             "response_type": "code",
             "client_id": self._settings.client_id,
             "redirect_uri": self._redirect_uri,
@@ -84,7 +84,7 @@ class OAuthSignIn:
             "resource": self._settings.resource,
         }
         parts = urlsplit(self._endpoint(metadata, "authorization_endpoint"))
-        query = "&".join(filter(None, (parts.query, urlencode(asked))))
+        query = "&".join(filter(None, (parts.query, urlencode(parameters))))
         return urlunsplit(parts._replace(query=query, fragment="")), pending
 
     async def fetch_token(self, pending: PendingSignIn, answer: Mapping[str, str]) -> str:
@@ -92,27 +92,28 @@ class OAuthSignIn:
         is not verified yet.
 
         Raises:
-            Unauthenticated: the answer is not to this sign-in, or the authorization server refuses; the message says
-                why.
+            Unauthenticated: the answer is not to this sign-in, or the authorization server refuses; the message
+                states why.
             Unavailable: the authorization server does not answer.
         """
         if not hmac.compare_digest(answer.get("state", "").encode(), pending.state.encode()):
             raise sign_in_refused("The answer belongs to another sign-in (state).")
         metadata = await self._current_metadata()
-        issuer, named = answer.get("iss"), metadata.get("authorization_response_iss_parameter_supported") is True
-        if issuer != self._settings.issuer and (issuer is not None or named):
+        issuer = answer.get("iss")
+        requires_issuer = metadata.get("authorization_response_iss_parameter_supported") is True
+        if issuer != self._settings.issuer and (issuer is not None or requires_issuer):
             raise sign_in_refused("The answer is of another authorization server (iss).")
         if "error" in answer:
             raise sign_in_refused(self._refusal(answer))
         if not answer.get("code"):
             raise sign_in_refused("The answer of the authorization server holds no code.")
-        return self._access_token(await self._redeemed(metadata, answer["code"], pending.verifier))
+        return self._access_token(await self._redeem(metadata, answer["code"], pending.verifier))
 
     async def close(self) -> None:
         """Close the connections to the authorization server."""
         await self._issuer.close()
 
-    async def _redeemed(self, metadata: Mapping[str, Any], code: str, verifier: str) -> dict[str, Any]:
+    async def _redeem(self, metadata: Mapping[str, Any], code: str, verifier: str) -> dict[str, Any]:
         """Returns the answer of the token endpoint to a code."""
         client, secret = self._settings.client_id, self._settings.client_secret.get_secret_value()
         form = {
@@ -148,12 +149,12 @@ class OAuthSignIn:
         return f"{self.host} refused the sign-in: {': '.join(words)}"
 
     async def _current_metadata(self) -> dict[str, Any]:
-        if not self._metadata or self._clock() - self._fetched >= METADATA_SECONDS:
+        if not self._metadata or self._clock() - self._fetched_at >= METADATA_SECONDS:
             try:
                 self._metadata = await self._issuer.metadata()
             except NotFetched as error:
                 raise self._unavailable(str(error)) from None
-            self._fetched = self._clock()
+            self._fetched_at = self._clock()
         return self._metadata
 
     def _endpoint(self, metadata: Mapping[str, Any], name: str) -> str:

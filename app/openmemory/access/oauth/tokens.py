@@ -23,8 +23,8 @@ from openmemory.serialization.exact_json import no_number
 
 MAX_TOKEN_BYTES = 16_384
 """The largest accepted token in bytes."""
-REMEMBERED = 1_024
-REMEMBERED_SECONDS = 60.0
+MAX_CACHED_TOKENS = 1_024
+CACHE_SECONDS = 60.0
 MAX_KEYS_TRIED = 4
 """The maximum number of keys to try for one signature, if the token or the keys have no id."""
 
@@ -56,7 +56,7 @@ class Tokens:
         self._rules = ClaimsValidator(settings, limits)
         self._keys = keys
         self._now = now
-        self._known: dict[bytes, _CachedToken] = {}
+        self._cache: dict[bytes, _CachedToken] = {}
 
     @classmethod
     def of(cls, settings: OAuthSettings, limits: LimitSettings, egress: Egress) -> Self:
@@ -71,44 +71,44 @@ class Tokens:
         """Returns the principal of a valid token.
 
         Raises:
-            Unauthenticated: it is not valid; the message says why, and never repeats the token.
+            Unauthenticated: it is not valid; the message states why, and never repeats the token.
             Unavailable: the keys to verify it cannot be fetched.
         """
-        if (remembered := self.remembered(token)) is not None:
-            return remembered
+        if (principal := self.from_cache(token)) is not None:
+            return principal
         if len(token) > MAX_TOKEN_BYTES:
             raise refused(f"it is longer than {MAX_TOKEN_BYTES:,} bytes")
         digest, now = _digest(token), self._now()
-        principal, generation = await self._verified(token, now)
+        principal, generation = await self._verify(token, now)
         assert principal.ends is not None
-        until = min(principal.ends, now + REMEMBERED_SECONDS)
-        self._known.pop(digest, None)
-        while len(self._known) >= REMEMBERED:
-            del self._known[next(iter(self._known))]
-        self._known[digest] = _CachedToken(principal, until, generation)
+        until = min(principal.ends, now + CACHE_SECONDS)
+        self._cache.pop(digest, None)
+        while len(self._cache) >= MAX_CACHED_TOKENS:
+            del self._cache[next(iter(self._cache))]
+        self._cache[digest] = _CachedToken(principal, until, generation)
         return principal
 
-    def remembered(self, token: str) -> Principal | None:
+    def from_cache(self, token: str) -> Principal | None:
         """Returns the principal of a token that was verified within the last minute; None for others."""
-        known = self._known.get(_digest(token)) if len(token) <= MAX_TOKEN_BYTES else None
-        if known is None or self._now() >= known.until or known.generation != self._keys.generation:
+        entry = self._cache.get(_digest(token)) if len(token) <= MAX_TOKEN_BYTES else None
+        if entry is None or self._now() >= entry.until or entry.generation != self._keys.generation:
             return None
-        return known.principal
+        return entry.principal
 
     async def close(self) -> None:
         """Close the connections to the authorization server."""
         await self._keys.close()
 
-    async def _verified(self, token: str, now: float) -> tuple[Principal, int]:
+    async def _verify(self, token: str, now: float) -> tuple[Principal, int]:
         """Returns the principal of a token, and the generation of the keys that verified it."""
         segments = token.split(".")
         if len(segments) == 5:
             raise refused("it is encrypted (JWE); only signed tokens (JWS) are taken")
         if len(segments) != 3:
             raise refused("it is no JSON Web Token")
-        algorithm, key_id = self._checked(_object(segments[0], "header"))
+        algorithm, key_id = self._check_header(_object(segments[0], "header"))
         claims = _object(segments[1], "claims")
-        signature = _decoded(segments[2], "signature")
+        signature = _decode(segments[2], "signature")
         self._rules.check_issuer(claims)
         keys = await self._keys.fitting(key_id, algorithm)
         generation = self._keys.generation
@@ -116,14 +116,14 @@ class Tokens:
             raise refused("it is signed with a key that the issuer does not publish")
         content = f"{segments[0]}.{segments[1]}".encode("ascii")
 
-        def signed() -> bool:
+        def is_signed() -> bool:
             return any(key.signed(algorithm, content, signature) for key in keys[:MAX_KEYS_TRIED])
 
-        if not (await asyncio.to_thread(signed) if algorithm in SLOW else signed()):
+        if not (await asyncio.to_thread(is_signed) if algorithm in SLOW else is_signed()):
             raise refused("its signature is wrong")
         return self._rules.principal(claims, now), generation
 
-    def _checked(self, header: dict[str, Any]) -> tuple[str, str | None]:
+    def _check_header(self, header: dict[str, Any]) -> tuple[str, str | None]:
         """Returns the algorithm of a valid header, and the id of its key."""
         algorithm, key, kind = header.get("alg"), header.get("kid"), header.get("typ", "JWT")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
@@ -144,22 +144,22 @@ def _digest(token: str) -> bytes:
 def _object(segment: str, what: str) -> dict[str, Any]:
     """Returns the JSON object of a segment. An object with a duplicate member is ambiguous and rejected."""
     try:
-        found = json.loads(_decoded(segment, what).decode("utf-8"), object_pairs_hook=_unique, parse_constant=no_number)
+        value = json.loads(_decode(segment, what).decode("utf-8"), object_pairs_hook=_unique, parse_constant=no_number)
     except (ValueError, RecursionError):
         raise refused(f"its {what} cannot be read") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise refused(f"its {what} cannot be read")
-    return found
+    return value
 
 
-def _decoded(segment: str, what: str) -> bytes:
+def _decode(segment: str, what: str) -> bytes:
     if not _SEGMENT.fullmatch(segment) or len(segment) % 4 == 1:
         raise refused(f"its {what} cannot be read")
     return base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a member is named twice")
-    return found
+    return members

@@ -100,7 +100,7 @@ class Import:
             self.left_out += 1
             return
         try:
-            results = await self._send(lines) if lines[0].state == "active" else [await self._put_away(lines[0])]
+            results = await self._send(lines) if lines[0].state == "active" else [await self._add_inactive(lines[0])]
         except _OF_THE_LINES as error:
             if len(lines) == 1:
                 self._report(lines[0], error.message)
@@ -129,18 +129,18 @@ class Import:
             return [{"error": each.code, "detail": each.message} for _, each in sorted(error.refused.items())]
         return list(answer["results"])
 
-    async def _put_away(self, line: Line) -> dict[str, Any]:
+    async def _add_inactive(self, line: Line) -> dict[str, Any]:
         """Stores a line that is not active, unless it exists already, and sets its state."""
         user = line.memory["user"]
-        if twin := await self._put_away_before(line):
-            return {"id": twin, "event": "NONE"}
+        if duplicate := await self._find_duplicate(line):
+            return {"id": duplicate, "event": "NONE"}
         [result] = await self._send([line])
         if result.get("event") == "ADD" or await self._was_interrupted(line, result):
             body = {"user_id": user, "memory_ids": [result["id"]], "state": line.state}
             await self._patiently(line, "POST", "/api/v1/memories/actions/pause", body=body)
         return result
 
-    async def _put_away_before(self, line: Line) -> str | None:
+    async def _find_duplicate(self, line: Line) -> str | None:
         """The id of a memory with the same state and text. The service itself compares only active memories."""
         memory = line.memory
         text = memory["text"]
@@ -180,8 +180,8 @@ class Import:
         if "error" in result or created is None:
             return False
         params = {"user_id": line.memory["user"]}
-        twin = await self._patiently(line, "GET", f"/api/v1/memories/{result['id']}", params=params)
-        return bool(twin["state"] == "active" and twin["created_at"] == _seconds(created))
+        duplicate = await self._patiently(line, "GET", f"/api/v1/memories/{result['id']}", params=params)
+        return bool(duplicate["state"] == "active" and duplicate["created_at"] == _seconds(created))
 
     async def _patiently(self, line: Line, method: str, path: str, **request: Any) -> Any:
         for attempt in range(_RETRIES):

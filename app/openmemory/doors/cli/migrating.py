@@ -107,7 +107,7 @@ class Migration:
         self._default = default_user
         self._client = client
         is_database = postgres.is_database(request.source)
-        format_address = postgres.shown_address if is_database else without_credentials
+        format_address = postgres.address_without_credentials if is_database else without_credentials
         self.report = Report(format_address(request.source), request.dry_run)
 
     async def run(self) -> None:
@@ -230,7 +230,7 @@ class Migration:
                 there = ", ".join(names[:20]) or "nobody"
                 raise Invalid("--user", f"must be a user of the source, not {self._request.user!r}; it has {there}")
         user_id = None if self._request.user is None else users[0][0]
-        self.report.left_out = await asyncio.to_thread(staging.left_out, user_id)
+        self.report.left_out = await asyncio.to_thread(staging.skipped_rows, user_id)
         self.report.notes = staging.notes(user_id)
         if self._request.into is not None and len(users) > 1:
             raise Invalid("--into", f"is for one user, but the source has {len(users)}; select one with --user")

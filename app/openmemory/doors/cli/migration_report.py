@@ -38,8 +38,10 @@ def answer(report: Report) -> CommandAnswer:
     lines = [_user(outcome, dry_run=report.dry_run) for outcome in report.users] or ["The source contains no memories."]
     left_out = report.left_out
     lines += [f"Left out: {count:,} of {kind}: {reason}." for (kind, reason), count in left_out.counts.most_common()]
-    lines += [f"  {plain(row['kind'])} {plain(row['id'])}: {plain(row['reason'])}" for row in left_out.shown[:_SHOWN]]
-    if len(left_out.shown) > _SHOWN:
+    lines += [
+        f"  {plain(row['kind'])} {plain(row['id'])}: {plain(row['reason'])}" for row in left_out.first_rows[:_SHOWN]
+    ]
+    if len(left_out.first_rows) > _SHOWN:
         lines.append("  --json lists more of them.")
     if nobodys := left_out.nobodys:
         lines.append(f"The user of {nobodys:,} of them is unknown, so they are in the report of every user.")

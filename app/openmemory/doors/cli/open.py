@@ -7,7 +7,7 @@ from openmemory.doors.cli.output import CommandAnswer
 
 
 def open_(data_dir: DataDir = None, config: ConfigFile = None, json: Json = False) -> None:
-    """Open the page in the browser. Starts the service if it does not run, and prints the address in any case."""
+    """Open the page in the browser. Start the service if it is not running, and always print the address."""
     import webbrowser
 
     from openmemory.doors.cli.finding import find_or_start

@@ -48,7 +48,7 @@ def install(
 
 @service.command()
 def status(json: Json = False) -> None:
-    """Say whether it is installed and whether it runs. Exit code 1 if it does not run."""
+    """Say whether it is installed and running. Exit code 1 if it is not running."""
     unit = _unit(None, None)
     installed = unit.file.exists()
     running = installed and _call(unit.running).returncode == 0

@@ -90,7 +90,7 @@ def _span(text: str, now: datetime, zone: tzinfo | None) -> tuple[datetime, date
 
 def _parse_name(words: str, now: datetime, zone: tzinfo | None) -> tuple[datetime, datetime]:
     """A time that its words name, as a search reads them."""
-    from openmemory.search import periods
+    from openmemory.search.query import periods
 
     # A search reads times in UTC: it is given the clock on the wall, and so answers with it.
     wall = now.astimezone(zone).replace(tzinfo=UTC)

@@ -19,7 +19,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import Message, Send
 
-from openmemory.access.keys import looks_like_credential
+from openmemory.access.keys import resembles_credential
 from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid
 from openmemory.memories import validation
@@ -41,7 +41,7 @@ def client_name(context: ServerRequestContext[Any], limits: LimitSettings) -> st
 
 def usable(name: Any, limits: LimitSettings) -> str | None:
     """Returns the name without surrounding blanks; None if no app can have it."""
-    if not isinstance(name, str) or not name.isprintable() or looks_like_credential(name):
+    if not isinstance(name, str) or not name.isprintable() or resembles_credential(name):
         return None
     try:
         return validation.name(name.strip(), "clientInfo.name", limits)

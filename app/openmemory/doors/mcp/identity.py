@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.types import Scope
 
-from openmemory.access.keys import looks_like_credential
+from openmemory.access.keys import resembles_credential
 from openmemory.config.settings import LimitSettings, McpSettings
 from openmemory.doors.mcp.formats import AnswerFormat, answer_format, default_format
 from openmemory.doors.mcp.places import NO_PROJECT, ClientProject
@@ -126,7 +126,7 @@ def _name(request: Request, part: str, limits: LimitSettings) -> str:
     name = request.path_params.get(part, "")
     if "\ufffd" in name and b"%EF%BF%BD" not in request.scope.get("raw_path", b"").upper():
         raise Invalid(field, "must be UTF-8, percent-encoded")  # the server replaced what it could not decode
-    if looks_like_credential(name):
+    if resembles_credential(name):
         raise Invalid(field, "looks like a key; send a key as `Authorization: Bearer KEY`, or append ?key=KEY")
     return name and validation.name(name, field, limits)
 

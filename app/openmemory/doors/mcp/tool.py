@@ -249,7 +249,7 @@ class Tool(Generic[ArgumentsT]):
             form = answer_format(format_name)
             projects = request.named_projects(identity.offer.project)
             request = request.model_copy(update=projects)
-            caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
+            caller = await services.directory.app_caller(identity.principal, identity.user, identity.app)
             caller = caller.in_timezone(None if zone is None else str(zone))
             slip = await _near_miss(services, caller, projects, identity.offer.project)
             answer = await self.run(services, ToolCall(caller, request, identity.offer, ask))

@@ -24,6 +24,7 @@ from openmemory.doors.rest.http import upload
 from openmemory.doors.rest.http.caller import LEFT_OUT, AuthenticatedRequest, BodyUser, TheAsking, TheServices
 from openmemory.doors.rest.http.errors import documented, problem
 from openmemory.doors.rest.http.routing import Router
+from openmemory.doors.rest.http.zones import InTimezone
 from openmemory.errors import Forbidden, OpenMemoryError, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
@@ -84,7 +85,7 @@ _PROGRESS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/export", response_class=Response, responses=documented(403, 404) | _ARCHIVE)
+@router.post("/export", response_class=Response, responses=documented(403, 404) | _ARCHIVE, dependencies=[InTimezone])
 async def export_backup(
     services: TheServices,
     asking: TheAsking,

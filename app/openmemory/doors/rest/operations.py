@@ -51,7 +51,7 @@ def router(operations: Iterable[Operation[Any, Any, Any]], *, described: bool = 
         routes.add_api_route(
             one.path, _endpoint(one), methods=[one.method], name=one.name, tags=[one.tag], status_code=one.status,
             description=one.help, responses=documented(*one.errors) | (NOT_STORED if _is_batch(one) else {}),
-            dependencies=[InTimezone] if one.in_timezone else [], include_in_schema=described,
+            dependencies=[InTimezone] if one.depends_on_timezone else [], include_in_schema=described,
         )  # fmt: skip
     return routes
 

@@ -14,7 +14,7 @@ from openmemory.doors.rest.http.routing import Router
 from openmemory.doors.rest.http.zones import InTimezone
 from openmemory.doors.rest.schemas import AS_OF, EXPLAIN, SearchBody, without_none
 from openmemory.operations.parameters import first_moment, last_moment
-from openmemory.search import filters
+from openmemory.search.query import filters
 from openmemory.search.schemas import SearchAnswer, SearchQuery
 
 router = Router("/api/v1/memories/search", "search")

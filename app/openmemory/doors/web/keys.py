@@ -1,4 +1,4 @@
-"""API keys: making one, which is shown once, and ending one. For administrators."""
+"""The page on which administrators create and revoke API keys. A new key is shown once."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from openmemory.search import query_text
+from openmemory.search.query.text import is_unspaced, words
 from openmemory.serialization.zones import in_zone
 
 _INVISIBLE = re.compile(
@@ -60,11 +60,8 @@ def marks_of(query: str, *, whole: bool) -> re.Pattern[str] | None:
     if whole:
         return re.compile(f"({re.escape(query)})", re.IGNORECASE) if query else None
     # Longer ones first: the first alternative that matches is taken.
-    words = sorted(set(query_text.words(query)[:_MOST_MARKED]), key=len, reverse=True)
-    parts = [
-        re.escape(word) if query_text.is_unspaced(word) else rf"(?<![^\W_]){re.escape(word)}(?![^\W_])"
-        for word in words
-    ]
+    marked = sorted(set(words(query)[:_MOST_MARKED]), key=len, reverse=True)
+    parts = [re.escape(word) if is_unspaced(word) else rf"(?<![^\W_]){re.escape(word)}(?![^\W_])" for word in marked]
     return re.compile(f"({'|'.join(parts)})", re.IGNORECASE) if parts else None
 
 

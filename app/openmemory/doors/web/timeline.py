@@ -13,9 +13,9 @@ from openmemory.doors.web.differences import Piece, difference
 from openmemory.doors.web.filters import day_of
 from openmemory.doors.web.page import PageRequest, ThePage
 from openmemory.errors import Invalid
-from openmemory.search.as_of import EARLIEST
 from openmemory.search.schemas import SearchQuery
-from openmemory.search.timeline_schemas import WEEK, Change, MemoriesThen
+from openmemory.search.sql.as_of import EARLIEST
+from openmemory.search.timeline.schemas import WEEK, Change, MemoriesThen
 from openmemory.serialization.zones import day_end, day_start
 
 router = APIRouter(include_in_schema=False)

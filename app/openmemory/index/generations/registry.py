@@ -14,6 +14,7 @@ from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.index.models import GenerationState, IndexGeneration, Installation
 from openmemory.index.tokens import VectorKey
 
@@ -128,23 +129,7 @@ async def forget_vectors(tx: Tx, retired: Generation, after: VectorKey, limit: i
     return None if row is None else VectorKey(*row)
 
 
-# A scan along the primary key: by model alone, every page would be searched for from the start of the table.
-_FORGET_VECTORS = text(
-    """
-    WITH page AS (
-        SELECT kind, id, model FROM embeddings WHERE (kind, id, model) > (:kind, :id, :of)
-        ORDER BY kind, id, model LIMIT :limit
-    ), gone AS (
-        DELETE FROM embeddings AS e USING page
-        WHERE page.model = :model AND (e.kind, e.id, e.model) = (page.kind, page.id, page.model)
-            AND NOT EXISTS (
-                SELECT FROM index_generations AS g
-                WHERE g.model = :model AND (g.collection <> :collection OR g.state <> 'retired')
-            )
-    )
-    SELECT kind, id, model FROM page ORDER BY kind DESC, id DESC, model DESC LIMIT 1
-    """
-)
+_FORGET_VECTORS = text(load_sql(__name__, "forget_vectors"))
 
 
 def _generation(row: Any) -> Generation:

@@ -341,8 +341,8 @@ class OutboxDelivery:
             try:
                 async with self._database.transaction() as tx:
                     await outbox.renew(tx, claimed, lease=LEASE)
-            except Unavailable as error:
-                log.warning("a lease could not be renewed: %s", error)
+            except Unavailable as error:  # `database` logs this once
+                log.debug("a lease could not be renewed: %s", error)
 
     async def _postpone(self, claimed: list[ClaimedEntry], error: Exception) -> Delivered:
         self._warn("the vector index is behind: %s", error)

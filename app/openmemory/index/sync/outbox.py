@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import func, select, text
 
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.index.models import ItemKind, OutboxEntry
 
 ADD_ENTRIES = """
@@ -35,25 +36,12 @@ _ADD = {
     for kind in ItemKind
 }
 
-# The CTE is materialized, because a subquery may be read again for each entry, and each reading would claim more.
-_CLAIM = """
-    WITH due AS MATERIALIZED (
-        SELECT kind, id FROM index_outbox
-        WHERE kind = '{kind}' AND due_at <= coalesce(CAST(:before AS timestamptz), now()) {which}
-            AND (CAST(:lease_holder AS text) IS NULL
-                OR EXISTS (SELECT FROM index_lease WHERE holder = :lease_holder))
-        ORDER BY due_at, written_at LIMIT :limit FOR UPDATE SKIP LOCKED
-    )
-    UPDATE index_outbox AS entry
-    SET due_at = now() + make_interval(secs => :lease), attempts = entry.attempts + 1, last_error = NULL,
-        holder = :holder
-    FROM due WHERE entry.kind = due.kind AND entry.id = due.id
-    RETURNING entry.kind, entry.id, entry.revision, entry.attempts
-"""
-_CLAIM_ANY = {kind: text(_CLAIM.format(kind=kind.value, which="")) for kind in ItemKind}
+_CLAIM_ANY = {kind: text(load_sql(__name__, "claim", kind=kind.value, which="")) for kind in ItemKind}
 _CLAIM_GONE = {
     kind: text(
-        _CLAIM.format(
+        load_sql(
+            __name__,
+            "claim",
             kind=kind.value,
             which=f"AND NOT EXISTS (SELECT FROM {kind.table} AS t WHERE t.id = index_outbox.id AND t.state = 'active')",
         )

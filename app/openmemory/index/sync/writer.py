@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database, Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.embeddings.chunks import stored_as
 from openmemory.embeddings.port import Codes
 from openmemory.index import tokens
@@ -262,24 +263,8 @@ class IndexWriter:
                 await tokens.keep(tx, kind, space.model, [(point.id, point.text_hash) for point in points], codes)
 
 
-# One row with all vectors in one value: the server would send thousands in pieces of 8 kB, each of which wakes the
-# process. The aggregates see the rows in the same, arbitrary order; but those within the limit are the first.
 _STORED_VECTORS = CompiledStatement(
-    text(
-        """
-        SELECT array_agg(f.place) FILTER (WHERE f.held <= :most),
-            string_agg(f.text_hash, ',') FILTER (WHERE f.held <= :most),
-            array_agg(f.length) FILTER (WHERE f.held <= :most), string_agg(f.vector, '') FILTER (WHERE f.held <= :most),
-            min(f.place) FILTER (WHERE f.held > :most)
-        FROM (
-            SELECT wanted.place, e.text_hash, e.vector, length(e.vector) AS length,
-                sum(length(e.vector)) OVER (ORDER BY wanted.place) AS held
-            FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
-            JOIN embeddings AS e ON e.kind = :kind AND e.id = wanted.id AND e.model = :model
-            WHERE length(e.vector) % :size = 0 AND e.chunking LIKE :chunking
-        ) AS f
-        """
-    ),
+    text(load_sql(__name__, "stored_vectors")),
     plain=True,
     binary=True,
 )

@@ -84,16 +84,16 @@ class Archiving:
                     await self._policies()
             except SyncRunning:
                 return 0
-            if done := self.archived - before:
-                log.info("%d memories archived by policies, or because they expired", done)
-            return done
+            if count := self.archived - before:
+                log.info("%d memories archived by policies, or because they expired", count)
+            return count
 
     async def _expired(self) -> None:
         """Archive memories whose `expires_at` has passed."""
-        due_now = exists().where(expired(User.id))
+        has_expired = exists().where(expired(User.id))
         after = UUID(int=0)
         while True:
-            query = select(User.id, User.user_id).where(User.id > after, due_now.correlate(User))
+            query = select(User.id, User.user_id).where(User.id > after, has_expired.correlate(User))
             async with self._database.statement() as tx:
                 users = (await tx.execute(query.order_by(User.id).limit(_PAGE))).all()
             if not users:
@@ -111,7 +111,7 @@ class Archiving:
             for policy in policies:
                 expires = policy.action == "expire"
                 some = _Some(
-                    due(policy.criteria_type, policy.action), parameters(policy),
+                    due_memories(policy.criteria_type, policy.action), parameters(policy),
                     AccessType.EXPIRE if expires else AccessType.ARCHIVE,
                     {"policy": str(policy.id), f"days_to_{policy.action}": policy.days},
                     Memory.created_at if expires else Memory.updated_at,
@@ -135,15 +135,15 @@ class Archiving:
         except NotFound:  # the user was erased meanwhile
             return
         while True:
-            changed = await self._put_away(caller, some)
-            self.archived += changed
-            if changed:
+            count = await self._archive_batch(caller, some)
+            self.archived += count
+            if count:
                 self._delivery.wake()
-            if changed < BATCH:
+            if count < BATCH:
                 return
 
     @retry_on_conflict
-    async def _put_away(self, caller: Caller, some: _Some) -> int:
+    async def _archive_batch(self, caller: Caller, some: _Some) -> int:
         """Archive one batch in one transaction. Returns its size."""
         async with self._database.transaction() as tx:
             oldest = select(Memory.id).where(some.where).order_by(some.oldest).limit(literal_column(str(BATCH)))
@@ -152,13 +152,13 @@ class Archiving:
             if not ids:
                 return 0
             # The condition is checked again on the locked rows, because the policy may have been removed meanwhile.
-            changed = await _changed(tx, caller, some, and_(Memory.id == func.any(ids), some.where))
-            if changed:
-                await access_log.record(tx, caller, some.access, changed, some.detail)
-        return len(changed)
+            archived_ids = await _archive(tx, caller, some, and_(Memory.id == func.any(ids), some.where))
+            if archived_ids:
+                await access_log.record(tx, caller, some.access, archived_ids, some.detail)
+        return len(archived_ids)
 
 
-async def _changed(tx: Tx, caller: Caller, some: _Some, which: ColumnElement[bool]) -> list[UUID]:
+async def _archive(tx: Tx, caller: Caller, some: _Some, which: ColumnElement[bool]) -> list[UUID]:
     if some.access is AccessType.EXPIRE and some.detail:  # by a policy: they have no `expires_at` yet
         return await changes.expire(tx, caller, which, some.values)
     return [id_ for id_, _ in await changes.change_state(tx, caller, which, State.ARCHIVED, some.values)]
@@ -169,7 +169,7 @@ def expired(user_id: Any) -> ColumnElement[bool]:
     return and_(Memory.user_id == user_id, IS_ACTIVE, Memory.expires_at <= func.now())
 
 
-def due(criteria_type: str, action: str) -> ColumnElement[bool]:
+def due_memories(criteria_type: str, action: str) -> ColumnElement[bool]:
     """The memories that are due now under a policy of this type and action. Binds `parameters`.
 
     All policies of one type and action share the SQL text, so that it is planned once. The states are constants in the
@@ -181,10 +181,10 @@ def due(criteria_type: str, action: str) -> ColumnElement[bool]:
     )
     unchanged = Memory.updated_at < since
     if action == "expire":
-        again_ = exists().where(
+        active_again = exists().where(
             MemoryStatusHistory.memory_id == Memory.id, _ACTIVE_AGAIN, MemoryStatusHistory.changed_at >= since
         )
-        unchanged = and_(Memory.expires_at.is_(None), ~again_)
+        unchanged = and_(Memory.expires_at.is_(None), ~active_again)
     return and_(
         Memory.user_id == bindparam("policy_user_id"),
         IS_ACTIVE,
@@ -209,7 +209,7 @@ def _criterion(criteria_type: str) -> ColumnElement[bool]:
 
 
 def parameters(policy: Any) -> dict[str, Any]:
-    """The parameters that `due` binds."""
+    """The parameters that `due_memories` binds."""
     return {
         "policy_id": policy.id,
         "policy_user_id": policy.user_id,

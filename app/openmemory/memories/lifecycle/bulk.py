@@ -87,13 +87,13 @@ class BulkChanges:
         *,
         intake: Intake,
         limits: LimitSettings,
-        written: Counter[str],
+        write_counts: Counter[str],
     ) -> None:
         self._database = database
         self._delivery = delivery
         self._intake = intake
         self._limits = limits
-        self._written = written
+        self._write_counts = write_counts
 
     @retry_on_conflict
     async def apply(self, caller: Caller, selection: Selection, change: BulkChange) -> BulkResult:
@@ -104,30 +104,30 @@ class BulkChanges:
             Invalid: a filter, the category or the expiry is invalid, or there are too many ids.
             NotFound: none of the ids is the caller's.
             ConflictError: the change is not allowed from the state of any of them, or a memory would become active
-                while another one says the same.
+                while another one has the same text.
         """
         _only_owner(caller)
         caller.may_write()
-        checked = self._checked(change)
+        checked_change = self._check(change)
         action = uuid4()
         async with self._database.long_transaction(LONGEST) as tx:
             which = self._which(caller, selection, change.state)
             category = None
-            if checked.categories:
-                [category] = (await changes.category_ids(tx, set(checked.categories))).values()
-            concerned = and_(which.where, _concerned(change, category))
-            count = await undoing.remember(tx, action, concerned, which.values, category=category)
+            if checked_change.categories:
+                [category] = (await changes.category_ids(tx, set(checked_change.categories))).values()
+            condition = and_(which.where, _affected_by(change, category))
+            count = await undoing.remember(tx, action, condition, which.values, category=category)
             if not count:
                 await _refuse(tx, which, change.state)
             elif change.state is not None:
                 await _move(tx, caller, action, change.state)
             else:
-                await _amend(tx, caller, action, checked, category)
-        self._written["update" if change.state is None else change.state.value] += count
+                await _amend(tx, caller, action, checked_change, category)
+        self._write_counts["update" if change.state is None else change.state.value] += count
         self._delivery.wake()
         return BulkResult(count, action)
 
-    def _checked(self, change: BulkChange) -> MemoryUpdate:
+    def _check(self, change: BulkChange) -> MemoryUpdate:
         categories = None if change.category is None else (change.category,)
         if categories is not None and not change.category:
             raise Invalid("category", "must name a category")
@@ -142,8 +142,8 @@ class BulkChanges:
         if not ids:
             raise Invalid("memory_ids", "must name at least one memory")
         validation.count(ids, "memory_ids", self._limits.ids, "limits.ids")
-        kept = readable_by(caller, Memory, states=repository.KEPT_STATES)
-        mine = kept if target is None else transitions.movable(caller, target)
+        readable = readable_by(caller, Memory, states=repository.KEPT_STATES)
+        mine = readable if target is None else transitions.movable(caller, target)
         return _Which(and_(Memory.id == func.any(ids), mine), caller.parameters)
 
     @retry_on_conflict
@@ -153,15 +153,15 @@ class BulkChanges:
         Raises:
             Forbidden: the caller is an app.
             NotFound: there is no such action of the caller's user, or it is too old, or it was undone.
-            ConflictError: a memory would become active while another one says the same.
+            ConflictError: a memory would become active while another one has the same text.
         """
         _only_owner(caller)
         caller.may_write()
         async with self._database.long_transaction(LONGEST) as tx:
-            undone = await undoing.revert(tx, caller, action, self._intake.labels)
-        self._written["undo"] += undone.restored
+            result = await undoing.revert(tx, caller, action, self._intake.labels)
+        self._write_counts["undo"] += result.restored
         self._delivery.wake()
-        return undone
+        return result
 
     @retry_on_conflict
     async def erase(self, caller: Caller, selection: Selection) -> int:
@@ -178,11 +178,11 @@ class BulkChanges:
             ids = list(await tx.scalars(select(Memory.id).where(which.where), which.values))
             if not ids:
                 raise repository.no_memory()
-            erased = await erasure.erase(tx, ids)
+            count = await erasure.erase(tx, ids)
             await audit_log.record(tx, caller, AuditAction.MEMORY_ERASE, ids)
-        self._written["erase"] += erased
+        self._write_counts["erase"] += count
         self._delivery.wake()
-        return erased
+        return count
 
     async def prune(self) -> None:
         """Forget what can no longer be undone."""
@@ -194,35 +194,35 @@ def _only_owner(caller: Caller) -> None:
     caller.must_be_owner("change many memories at once", everywhere=False)
 
 
-def _concerned(change: BulkChange, category: UUID | None) -> ColumnElement[bool]:
+def _affected_by(change: BulkChange, category: UUID | None) -> ColumnElement[bool]:
     """The memories that a change would make different."""
     if change.state is not None:
         return or_(*(Memory.state == state for state in state_machine.sources(change.state)))
     if category is not None:
-        filed = exists().where(MemoryCategory.memory_id == Memory.id, MemoryCategory.category_id == category)
-        return not_(filed.correlate(Memory))
+        has_category = exists().where(MemoryCategory.memory_id == Memory.id, MemoryCategory.category_id == category)
+        return not_(has_category.correlate(Memory))
     return true()
 
 
 async def _refuse(tx: Tx, which: _Which, target: State | None) -> None:
-    """Say why none of the memories changed.
+    """Report why none of the memories changed.
 
     Raises:
         NotFound: there are none.
         ConflictError: their states do not allow it. Memories that already are what they should be are no failure.
     """
     query = select(Memory.state).where(which.where).distinct().order_by(Memory.state)
-    found = [State(each) for each in await tx.scalars(query, which.values)]
-    if not found:
+    states = [State(each) for each in await tx.scalars(query, which.values)]
+    if not states:
         raise repository.no_memory()
-    if target is not None and (others := [state for state in found if state is not target]):
+    if target is not None and (others := [state for state in states if state is not target]):
         raise state_machine.refuse(others[0], target)
 
 
 async def _move(tx: Tx, caller: Caller, action: UUID, target: State) -> None:
-    changed = [id_ for id_, _ in await changes.change_state(tx, caller, undoing.changed_by(action), target)]
+    changed_ids = [id_ for id_, _ in await changes.change_state(tx, caller, undoing.changed_by(action), target)]
     operation = {"operation": "delete_by_id"} if target is State.DELETED else None
-    await access_log.record(tx, caller, transitions.ACCESS[target], changed, operation)
+    await access_log.record(tx, caller, transitions.ACCESS[target], changed_ids, operation)
 
 
 async def _amend(tx: Tx, caller: Caller, action: UUID, change: MemoryUpdate, category: UUID | None) -> None:
@@ -233,9 +233,9 @@ async def _amend(tx: Tx, caller: Caller, action: UUID, change: MemoryUpdate, cat
         values["expires_at"] = at = changes.end_of(change.expiry)
         detail = {"expires_at": None if at is None else at.isoformat()}
     which = undoing.changed_by(action)
-    changed = list(await tx.scalars(update(Memory).where(which).values(values).returning(Memory.id)))
+    changed_ids = list(await tx.scalars(update(Memory).where(which).values(values).returning(Memory.id)))
     if category is not None:
         await tx.execute(_FILE, {"action": action})
         await tx.execute(_LEAVE_ALONE, {"action": action})
-    await outbox.add_entries(tx, ItemKind.MEMORY, changed)
-    await access_log.record(tx, caller, AccessType.UPDATE, changed, detail)
+    await outbox.add_entries(tx, ItemKind.MEMORY, changed_ids)
+    await access_log.record(tx, caller, AccessType.UPDATE, changed_ids, detail)

@@ -53,19 +53,19 @@ class Policies:
                 "user_id": caller.user_id, "criteria_type": new.criteria_type, "action": new.action,
                 "days_to_archive": new.days, **await self._criterion(tx, caller, new),
             }  # fmt: skip
-            named = "criteria_name" in values
-            criterion = ["criteria_name"] if named else ["criteria_type", "criteria_id"]
+            by_name = "criteria_name" in values
+            criterion = ["criteria_name"] if by_name else ["criteria_type", "criteria_id"]
             row = insert(ArchivePolicy).values(values)
             row = row.on_conflict_do_update(
                 index_elements=["user_id", *criterion, "action"],
-                index_where=(ArchivePolicy.criteria_name if named else ArchivePolicy.criteria_id).is_not(None),
+                index_where=(ArchivePolicy.criteria_name if by_name else ArchivePolicy.criteria_id).is_not(None),
                 set_={"days_to_archive": row.excluded.days_to_archive},
             )
-            made = await tx.scalar(row.returning(ArchivePolicy.id))
+            policy_id = await tx.scalar(row.returning(ArchivePolicy.id))
             mine = ArchivePolicy.user_id == caller.user_id
             if (await tx.scalar(select(func.count()).select_from(ArchivePolicy).where(mine)) or 0) > MAX_POLICIES:
                 raise ConflictError(f"A user has at most {MAX_POLICIES} archive policies.", code="too_many_policies")
-            policy = Policy.model_validate((await tx.execute(_policies().where(ArchivePolicy.id == made))).one())
+            policy = Policy.model_validate((await tx.execute(_policies().where(ArchivePolicy.id == policy_id))).one())
             detail = {"criteria_type": policy.criteria_type, f"days_to_{new.action}": new.days}
             await audit_log.record(tx, caller, AuditAction.POLICY_CREATE, [policy.id], detail=detail)
         return policy
@@ -77,9 +77,9 @@ class Policies:
         query = _policies().where(ArchivePolicy.user_id == caller.user_id)
         async with self._database.transaction() as tx:
             rows = await tx.execute(query.order_by(ArchivePolicy.created_at, ArchivePolicy.id))
-            found = [Policy.model_validate(row) for row in rows]
+            policies = [Policy.model_validate(row) for row in rows]
             await audit_log.record(tx, caller, AuditAction.POLICY_LIST)
-        return found
+        return policies
 
     @retry_on_conflict
     async def remove(self, caller: Caller, policy_id: UUID) -> None:
@@ -108,32 +108,32 @@ class Policies:
                 return {"criteria_name": new.criteria_name}
             case "app":
                 which = App.id == new.criteria_id if new.criteria_id is not None else App.name == new.criteria_name
-                found = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, which))
+                criteria_id = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, which))
             case "category":
-                found = await self._category(tx, caller, new)
-        if found is None:
+                criteria_id = await self._category(tx, caller, new)
+        if criteria_id is None:
             what = new.criteria_type
             raise NotFound(f"{what.capitalize()} not found", code=f"{what}_not_found")
-        return {"criteria_id": found}
+        return {"criteria_id": criteria_id}
 
     async def _category(self, tx: Tx, caller: Caller, new: PolicyCreate) -> UUID | None:
         """A category by its name, or by its id if the user has memories in it or a policy about it.
 
         Categories are shared by name, so an id must not reveal what other users store. A name may come before the first
-        memory with that category: the category is created, and nobody else learns of it.
+        memory with that category: the category is created, and no other user can see that.
         """
         if new.criteria_name is not None:
             [name] = self._intake.changed(MemoryUpdate(categories=(new.criteria_name,))).categories or ()
             return (await category_ids(tx, {name}))[name]
-        assigned = exists().where(MemoryCategory.category_id == Category.id, MemoryCategory.user_id == caller.user_id)
-        known = exists().where(
+        has_memory = exists().where(MemoryCategory.category_id == Category.id, MemoryCategory.user_id == caller.user_id)
+        has_policy = exists().where(
             ArchivePolicy.user_id == caller.user_id,
             ArchivePolicy.criteria_type == "category",
             ArchivePolicy.criteria_id == Category.id,
         )
         which = Category.id == new.criteria_id
-        found: UUID | None = await tx.scalar(select(Category.id).where(which, assigned | known))
-        return found
+        category_id: UUID | None = await tx.scalar(select(Category.id).where(which, has_memory | has_policy))
+        return category_id
 
 
 def _only_owner(caller: Caller) -> None:

@@ -5,32 +5,17 @@ from __future__ import annotations
 from sqlalchemy import text
 
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.identity.caller import Caller
 from openmemory.memories.lifecycle.policies import MAX_POLICIES
 
 _TO_FIND = text(
     "ALTER TABLE incoming_archive_policies ADD target uuid, ADD problem text, ADD known boolean DEFAULT false"
 )
-_FIND = text(
-    """
-    UPDATE incoming_archive_policies AS p SET target = found.target, problem = CASE
-        WHEN p.criteria_type <> 'namespace' AND found.target IS NULL
-            THEN 'criteria_id: no ' || p.criteria_type || ' of the archive has this id' END
-    FROM (
-        SELECT i.id,
-            CASE i.criteria_type
-                WHEN 'user' THEN CAST(:user AS uuid)
-                WHEN 'app' THEN (SELECT target FROM incoming_apps AS a WHERE a.id = i.criteria_id)
-                WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.criteria_id)
-            END AS target
-        FROM incoming_archive_policies AS i
-    ) AS found
-    WHERE found.id = p.id
-    """
-)
+_FIND = text(load_sql(__name__, "find"))
 # There is at most one policy per criterion and action. The user's existing policy stays; of two in the archive the
 # first is imported.
-_KNOWN = text(
+_MARK_KNOWN = text(
     """
     UPDATE incoming_archive_policies AS p SET known = true
     WHERE p.problem IS NULL AND (
@@ -73,6 +58,6 @@ async def restore_policies(tx: Tx, caller: Caller) -> int:
     mine = {"user": caller.user_id}
     await tx.execute(_TO_FIND)
     await tx.execute(_FIND, mine)
-    await tx.execute(_KNOWN, mine)
+    await tx.execute(_MARK_KNOWN, mine)
     await tx.execute(_LIMIT, mine | {"most": str(MAX_POLICIES), "number": MAX_POLICIES})
     return (await tx.execute(_ADD, mine)).rowcount

@@ -43,7 +43,7 @@ async def restore_last(tx: Tx, caller: Caller) -> list[UUID]:
     ids = list(await tx.scalars(by_caller.where(deletion.changed_at == last), caller.parameters))
     if not ids:
         raise NotFound("There is nothing to restore that you deleted", code="nothing_deleted")
-    changed = await changes.change_state(tx, caller, Memory.id == func.any(ids), State.ACTIVE)
-    restored = [id_ for id_, _ in changed]
-    await access_log.record(tx, caller, AccessType.RESTORE, restored)
-    return restored
+    state_changes = await changes.change_state(tx, caller, Memory.id == func.any(ids), State.ACTIVE)
+    restored_ids = [id_ for id_, _ in state_changes]
+    await access_log.record(tx, caller, AccessType.RESTORE, restored_ids)
+    return restored_ids

@@ -18,7 +18,7 @@ from openmemory.memories.state import State
 LATE = timedelta(minutes=1)
 """The maximum transmission delay. A text with an older date describes the past."""
 
-SAID_AT = (
+WRITTEN_AT = (
     select(func.max(MemoryRevision.changed_at))
     .where(MemoryRevision.memory_id == Memory.id, MemoryRevision.old_text.is_distinct_from(MemoryRevision.new_text))
     .correlate(Memory)
@@ -27,9 +27,9 @@ SAID_AT = (
 """The time when a memory got its present text. Changes of metadata or of the state do not count."""
 
 
-def is_later(said: datetime, created_at: datetime | None) -> bool:
-    """Returns True if a memory was said after a text with this time; None: the text is said now."""
-    return created_at is not None and said > created_at + LATE
+def is_later(written_at: datetime, created_at: datetime | None) -> bool:
+    """Returns True if the text of a memory was written after a text with this time. None: that text is written now."""
+    return created_at is not None and written_at > created_at + LATE
 
 
 async def supersede(tx: Tx, caller: Caller, old: UUID, new: UUID, *, since: datetime | None = None) -> None:

@@ -32,12 +32,12 @@ def movable(caller: Caller, target: State, rows: Any = Memory) -> ColumnElement[
         return and_(rows.user_id == bindparam("caller_user_id"), is_visible(rows))
     if caller.owner or target is not State.ACTIVE:
         return readable_by(caller, rows, states=ALL_STATES if caller.owner else (State.ACTIVE,))
-    put_away_by = (
+    state_changed_by = (
         select(MemoryStatusHistory.app_id)
         .where(MemoryStatusHistory.memory_id == rows.id)
         .order_by(MemoryStatusHistory.changed_at.desc())
         .limit(1)
         .scalar_subquery()
     )
-    own = or_(rows.state == State.ACTIVE, put_away_by == bindparam("caller_app_id"))
+    own = or_(rows.state == State.ACTIVE, state_changed_by == bindparam("caller_app_id"))
     return and_(readable_by(caller, rows, states=ALL_STATES), own)

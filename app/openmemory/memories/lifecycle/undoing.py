@@ -15,6 +15,7 @@ from openmemory.access.readable import is_visible
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.models import ItemKind
@@ -29,36 +30,14 @@ UNDO_FOR = timedelta(minutes=10)
 """The time for which a change can be undone."""
 
 MANY = 1_000
-"""The number of entries from which on the planner must know of them."""
+"""The number of entries from which on the planner needs statistics of them."""
 
-_RESTORED = ("state", "archived_at", "deleted_at", "expires_at", "valid_until", "superseded_by", "revision")
+_UNDO_COLUMNS = ("state", "archived_at", "deleted_at", "expires_at", "valid_until", "superseded_by", "revision")
 """The columns that a change may replace, other than `updated_at`. The revision stands for the text."""
 
-_REVERT = text(
-    """
-    WITH entries AS (
-        SELECT u.*, m.state AS state_now, m.revision > u.revision AS rewritten
-        FROM memory_undo AS u
-        JOIN memories AS m ON m.id = u.memory_id AND m.updated_at = u.changed_at
-        WHERE u.action = :action AND m.user_id = :user_id AND (:namespaces IS NULL OR m.namespace = ANY(:namespaces))
-        ORDER BY m.id FOR NO KEY UPDATE OF m
-    ), changed AS (
-        UPDATE memories AS m
-        SET state = e.state, archived_at = e.archived_at, deleted_at = e.deleted_at, expires_at = e.expires_at,
-            valid_until = e.valid_until, updated_at = now(),
-            superseded_by = (SELECT s.id FROM memories AS s WHERE s.id = e.superseded_by)
-        FROM entries AS e WHERE e.memory_id = m.id
-        RETURNING m.id, e.state_now, m.state, e.rewritten
-    ), history AS (
-        INSERT INTO memory_status_history (memory_id, changed_by, old_state, new_state)
-        SELECT id, :user_id, state_now, state FROM changed WHERE state_now <> state
-    ), unfiled AS (
-        DELETE FROM memory_categories AS c USING entries AS e
-        WHERE c.memory_id = e.memory_id AND c.category_id = e.category_id
-    )
-    SELECT id, state_now, state, rewritten FROM changed ORDER BY id
-    """
-).bindparams(bindparam("namespaces", type_=ARRAY(Text)), bindparam("user_id", type_=Uuid))
+_REVERT = text(load_sql(__name__, "revert")).bindparams(
+    bindparam("namespaces", type_=ARRAY(Text)), bindparam("user_id", type_=Uuid)
+)
 
 
 class Undone(NamedTuple):
@@ -75,12 +54,14 @@ async def remember(
 
     `values`: the parameters of `where`. `category`: the category that the action assigns.
     """
-    columns = [getattr(Memory, name) for name in _RESTORED]
-    chosen = select(Memory.id, *columns).where(where).order_by(Memory.id).with_for_update(key_share=True).cte("chosen")
-    entries = select(literal(action), *chosen.c, literal(category, UndoEntry.category_id.type))
-    names = ["action", "memory_id", *_RESTORED, "category_id"]
-    kept = insert(UndoEntry).from_select(names, entries).returning(UndoEntry.memory_id).cte("kept")
-    count = await tx.scalar(select(func.count()).select_from(kept), dict(values)) or 0
+    columns = [getattr(Memory, name) for name in _UNDO_COLUMNS]
+    selection = (
+        select(Memory.id, *columns).where(where).order_by(Memory.id).with_for_update(key_share=True).cte("chosen")
+    )
+    entries = select(literal(action), *selection.c, literal(category, UndoEntry.category_id.type))
+    names = ["action", "memory_id", *_UNDO_COLUMNS, "category_id"]
+    stored_entries = insert(UndoEntry).from_select(names, entries).returning(UndoEntry.memory_id).cte("kept")
+    count = await tx.scalar(select(func.count()).select_from(stored_entries), dict(values)) or 0
     if count > MANY:
         # PostgreSQL would plan the change as for the few entries that the table had before: 300 s for 100,000.
         await tx.execute(text("ANALYZE memory_undo"))
@@ -104,10 +85,10 @@ async def revert(tx: Tx, caller: Caller, action: UUID, labels: changes.Flagging)
         raise NotFound("There is nothing to undo: it was undone already, or it is too long ago.")
     names = caller.parameters["caller_namespaces"]
     try:
-        found = await tx.execute(_REVERT, {"action": action, "user_id": caller.user_id, "namespaces": names})
+        result = await tx.execute(_REVERT, {"action": action, "user_id": caller.user_id, "namespaces": names})
     except exc.IntegrityError as error:
         raise changes.duplicate_conflict(error) from error
-    rows = found.all()
+    rows = result.all()
     by_access: defaultdict[AccessType, list[UUID]] = defaultdict(list)
     for row in rows:
         access = AccessType.UPDATE if row.state_now == row.state else transitions.ACCESS[State(row.state)]
@@ -154,4 +135,4 @@ async def _write_back(tx: Tx, caller: Caller, action: UUID, memory_id: UUID, lab
     )
     old_text, revision = (await tx.execute(before)).one()
     change = MemoryUpdate(old_text)
-    await changes.update_text(tx, caller, Memory.id == memory_id, change, labels, restored=revision)
+    await changes.update_text(tx, caller, Memory.id == memory_id, change, labels, restored_revision=revision)

@@ -99,24 +99,24 @@ def statement(caller: Caller) -> Select[Any]:
     coming = union_all(own, *(_by_policies(policies, visible, *sort) for sort in sorts)).cte("coming")
     each = select(coming).ext(distinct_on(coming.c.id))
     first = each.order_by(coming.c.id, coming.c.at, coming.c.action).cte("first")
-    shown = (
+    page = (
         select(first).order_by(first.c.at, first.c.id).offset(bindparam("skipped")).limit(bindparam("size"))
     ).subquery("shown")
-    return _listed(first, shown)
+    return _page_with_total(first, page)
 
 
-def _listed(first: CTE, shown: Subquery) -> Select[Any]:
-    counted = select(func.count().label("total")).select_from(first).subquery("counted")
-    what = (
+def _page_with_total(first: CTE, page: Subquery) -> Select[Any]:
+    count = select(func.count().label("total")).select_from(first).subquery("counted")
+    items = (
         select(
             Memory.id.label("memory_id"), Memory.content, App.name.label("app_name"), Memory.namespace,
-            Memory.created_at, shown.c.at, shown.c.action, shown.c.policy_id,
+            Memory.created_at, page.c.at, page.c.action, page.c.policy_id,
         )
-        .join_from(shown, Memory, Memory.id == shown.c.id)
+        .join_from(page, Memory, Memory.id == page.c.id)
         .join(App, App.id == Memory.app_id)
         .subquery("what")
     )  # fmt: skip
-    return select(counted, what).join_from(counted, what, true(), isouter=True).order_by(what.c.at, what.c.memory_id)
+    return select(count, items).join_from(count, items, true(), isouter=True).order_by(items.c.at, items.c.memory_id)
 
 
 def _by_policies(policies: CTE, visible: ColumnElement[bool], action: str, sort: str) -> Select[Any]:
@@ -130,30 +130,30 @@ def _by_policies(policies: CTE, visible: ColumnElement[bool], action: str, sort:
     )
     if action == "archive":
         since = func.greatest(Memory.created_at, Memory.updated_at)
-        reached = and_(Memory.updated_at < soonest, Memory.created_at < soonest)
+        is_due = and_(Memory.updated_at < soonest, Memory.created_at < soonest)
     else:
         since = func.greatest(Memory.created_at, _last_active())
-        reached = and_(Memory.created_at < soonest, Memory.expires_at.is_(None))
+        is_due = and_(Memory.created_at < soonest, Memory.expires_at.is_(None))
     at = since + p.c.after
     which: Sequence[ColumnElement[bool]] = (
-        visible, reached, p.c.action == _constant(action), p.c.criteria_type == _constant(sort), since < p.c.before,
+        visible, is_due, p.c.action == _constant(action), p.c.criteria_type == _constant(sort), since < p.c.before,
     )  # fmt: skip
-    made = select(Memory.id, at.label("at"), p.c.action, p.c.id.label("policy_id"))
+    query = select(Memory.id, at.label("at"), p.c.action, p.c.id.label("policy_id"))
     match sort:
         case "app":
-            made = made.join_from(Memory, p, Memory.app_id == p.c.criteria_id)
+            query = query.join_from(Memory, p, Memory.app_id == p.c.criteria_id)
         case "namespace":
-            made = made.join_from(Memory, p, Memory.namespace == p.c.criteria_name)
+            query = query.join_from(Memory, p, Memory.namespace == p.c.criteria_name)
         case "category":
-            assigned = and_(
+            has_category = and_(
                 MemoryCategory.memory_id == Memory.id, MemoryCategory.user_id == bindparam("caller_user_id")
             )
-            made = made.join_from(Memory, MemoryCategory, assigned).join(
+            query = query.join_from(Memory, MemoryCategory, has_category).join(
                 p, MemoryCategory.category_id == p.c.criteria_id
             )
         case _:
-            made = made.join_from(Memory, p, true())
-    return made.where(*which)
+            query = query.join_from(Memory, p, true())
+    return query.where(*which)
 
 
 def _last_active() -> ColumnElement[datetime]:

@@ -120,8 +120,8 @@ def facts_of(caller: Caller) -> CTE:
     equals = func.strpos(pair, literal_column("'='"))
     key = func.lower(func.btrim(func.left(pair, equals - _ONE))).label("key")
     value = func.btrim(func.substr(pair, equals + _ONE)).label("value")
-    found = select(texts.c.id, texts.c.namespace, texts.c.updated_at, key, value)
-    return found.select_from(texts.join(pairs, true())).cte("facts")
+    facts = select(texts.c.id, texts.c.namespace, texts.c.updated_at, key, value)
+    return facts.select_from(texts.join(pairs, true())).cte("facts")
 
 
 def disputes_of(facts: CTE) -> Select[Any]:
@@ -156,7 +156,7 @@ def is_unread() -> ColumnElement[bool]:
 
 
 def _values(query: MemoryQuery) -> dict[str, Any]:
-    # A memory has a category at most once: for one category, the planner looks for no duplicates.
+    # A memory has a category at most once: for one category, the planner checks for no duplicates.
     one = query.category_ids[0] if len(query.category_ids) == 1 else None
     pattern = like_pattern(query.text) if query.text else None
     has_trigrams = re.search(r"\w{3}", query.text or "") is not None
@@ -195,11 +195,11 @@ def _contains(states: tuple[State, ...]) -> ColumnElement[bool]:
     return or_(*(and_(condition, contains) for condition, of in _TRIGRAM_INDEXES if of & set(states)))
 
 
-def _assigned(category: ColumnElement[bool]) -> ColumnElement[bool]:
+def _has_category(category: ColumnElement[bool]) -> ColumnElement[bool]:
     return Memory.id.in_(select(MemoryCategory.memory_id).where(OWN_ASSIGNMENTS, category))
 
 
-def _named() -> Any:
+def _requested_categories() -> Any:
     """The ids of the requested categories, as an array: for a join, the planner would expect few assignments."""
     return func.array(select(Category.id).where(Category.name == _any("categories", Text())).scalar_subquery())
 
@@ -211,9 +211,9 @@ FILTERS: dict[str, Callable[[], ColumnElement[bool]]] = {
     "kinds": lambda: Memory.kind == _any("kinds", Text()),
     "created_from": lambda: Memory.created_at >= _bound("created_from", Memory.created_at.type),
     "created_to": lambda: Memory.created_at <= _bound("created_to", Memory.created_at.type),
-    "category_id": lambda: _assigned(MemoryCategory.category_id == _bound("category_id", Uuid())),
-    "category_ids": lambda: _assigned(MemoryCategory.category_id == _any("category_ids", Uuid())),
-    "categories": lambda: _assigned(MemoryCategory.category_id == func.any(_named())),
+    "category_id": lambda: _has_category(MemoryCategory.category_id == _bound("category_id", Uuid())),
+    "category_ids": lambda: _has_category(MemoryCategory.category_id == _any("category_ids", Uuid())),
+    "categories": lambda: _has_category(MemoryCategory.category_id == func.any(_requested_categories())),
     "expiring": lambda: Memory.expires_at.is_not(None),
     "successor": lambda: Memory.superseded_by == _bound("successor", Uuid()),
     "metadata": lambda: and_(HAS_METADATA, Memory.metadata_.contains(cast(_bound("metadata", Text()), JSONB))),

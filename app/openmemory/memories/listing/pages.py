@@ -36,7 +36,7 @@ class ListedPage(NamedTuple):
     total: int
 
 
-async def page(database: Database, look: ListAccess, query: MemoryQuery, *, offset: int, limit: int) -> ListedPage:
+async def page(database: Database, context: ListAccess, query: MemoryQuery, *, offset: int, limit: int) -> ListedPage:
     """A range of the matching memories that the caller may read, and the total number. Logs the read.
 
     Equal sort keys are ordered by id. Within an app the newest memories come first.
@@ -50,18 +50,18 @@ async def page(database: Database, look: ListAccess, query: MemoryQuery, *, offs
     """
     if query.sort not in SORTABLE:
         raise Invalid("sort_column", f"must be one of {', '.join(SORTABLE)}", hint="Invalid sort column")
-    criteria = ListCriteria.of(look.caller, query)
-    binds = parameters(look.caller, query) | {"offset": offset, "limit": limit, "last": offset + limit}
+    criteria = ListCriteria.of(context.caller, query)
+    binds = parameters(context.caller, query) | {"offset": offset, "limit": limit, "last": offset + limit}
     if not statements.in_index_order(criteria):
         rows = await planned_rows(database, statements.total_and_ids(criteria), binds)
         ids = [id_ for _, id_ in rows if id_ is not None]
-        return ListedPage(await shown(database, look, query, ids), rows[0][0])
+        return ListedPage(await fetch_records(database, context, query, ids), rows[0][0])
 
     async def read() -> list[MemoryRecord]:
         rows = await planned_rows(database, statements.ids(criteria), binds)
-        return await shown(database, look, query, [id_ for (id_,) in rows])
+        return await fetch_records(database, context, query, [id_ for (id_,) in rows])
 
-    return ListedPage(*await asyncio.gather(read(), total(database, look.caller, query)))
+    return ListedPage(*await asyncio.gather(read(), total(database, context.caller, query)))
 
 
 async def total(database: Database, caller: Caller, query: MemoryQuery) -> int:
@@ -73,15 +73,17 @@ async def total(database: Database, caller: Caller, query: MemoryQuery) -> int:
 
 
 @retry_on_conflict
-async def shown(database: Database, look: ListAccess, query: MemoryQuery, ids: list[UUID]) -> list[MemoryRecord]:
+async def fetch_records(
+    database: Database, context: ListAccess, query: MemoryQuery, ids: list[UUID]
+) -> list[MemoryRecord]:
     """The memories with these ids, in order, if they still match all filters except the text. Logs the read."""
-    statement = statements.shown(ListCriteria.of(look.caller, query), hashes=look.hashes)
-    binds = parameters(look.caller, query) | audit_log.parameters(
-        look.caller, AuditAction(f"memory.{look.access.value}")
+    statement = statements.records(ListCriteria.of(context.caller, query), hashes=context.hashes)
+    binds = parameters(context.caller, query) | audit_log.parameters(
+        context.caller, AuditAction(f"memory.{context.access.value}")
     )
-    logged = access_log.parameters(look.caller, look.access)
+    log_values = access_log.parameters(context.caller, context.access)
     async with database.statement() as tx:
-        return [repository.record(row) for row in await statement.rows(tx, {**binds, **logged, "ids": ids})]
+        return [repository.record(row) for row in await statement.rows(tx, {**binds, **log_values, "ids": ids})]
 
 
 async def planned_rows(database: Database, statement: CompiledStatement, values: dict[str, Any]) -> list[Any]:

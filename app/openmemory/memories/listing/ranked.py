@@ -44,8 +44,8 @@ async def related(database: Database, caller: Caller, memory_id: UUID, *, offset
         return None
     statement = _by_count(ListCriteria.of(caller, query), MemoryCategory)
     binds = {"categories": rows[0][0], "memory_id": memory_id, "offset": offset, "limit": limit}
-    counted, total = await _page(database, caller, query, statement, binds)
-    return ListedPage([record for record, _ in counted], total)
+    counts, total = await _page(database, caller, query, statement, binds)
+    return ListedPage([record for record, _ in counts], total)
 
 
 async def accessed(
@@ -65,7 +65,7 @@ async def _page(
 ) -> tuple[list[tuple[MemoryRecord, int]], int]:
     rows = await pages.planned_rows(database, statement, caller.parameters | binds)
     times = {id_: times for _, id_, times in rows if id_ is not None}
-    records = await pages.shown(database, ListAccess(caller), query, list(times))
+    records = await pages.fetch_records(database, ListAccess(caller), query, list(times))
     return [(record, times[record.id]) for record in records], rows[0][0]
 
 
@@ -82,10 +82,10 @@ def _own_categories(owner: bool, default: Default) -> CompiledStatement:
 
 
 @lru_cache(maxsize=64)
-def _by_count(criteria: ListCriteria, counted: type[MemoryCategory | MemoryAccessLog]) -> CompiledStatement:
+def _by_count(criteria: ListCriteria, table: type[MemoryCategory | MemoryAccessLog]) -> CompiledStatement:
     """The ids and counts of a range of the memories by the number of their rows in a table, as `with_total`."""
-    memory_id: Any = counted.memory_id
-    which = _ACCESSED if counted is MemoryAccessLog else _SHARED
+    memory_id: Any = table.memory_id
+    which = _ACCESSED if table is MemoryAccessLog else _SHARED
     columns = memory_id.label("memory_id"), func.count().label("times")
     counts = select(*columns).where(which).group_by(memory_id).subquery("counts")
     matches = select(Memory.id, Memory.created_at, counts.c.times).join(counts, counts.c.memory_id == Memory.id)
@@ -93,5 +93,5 @@ def _by_count(criteria: ListCriteria, counted: type[MemoryCategory | MemoryAcces
     def most_first(rows: Any) -> tuple[Any, ...]:
         return rows.times.desc(), rows.created_at.desc(), rows.id.desc()
 
-    ranked = statements.with_total(matches.where(criteria.readable), most_first, "id", "times")
-    return CompiledStatement(ranked, plain=True)
+    query = statements.with_total(matches.where(criteria.readable), most_first, "id", "times")
+    return CompiledStatement(query, plain=True)

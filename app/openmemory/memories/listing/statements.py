@@ -39,7 +39,7 @@ _SHORT: Any = literal_column(str(SHORT))
 _BEGINNING = f'"left"(memories.content, {BEGINNING})'
 _OFFSET, _LIMIT, _LAST = (bindparam(name, type_=Integer) for name in ("offset", "limit", "last"))
 _BY_TEXT = ("memory", "content")
-_kept = lru_cache(maxsize=512)
+_cached = lru_cache(maxsize=512)
 
 
 def in_index_order(criteria: ListCriteria) -> bool:
@@ -47,24 +47,24 @@ def in_index_order(criteria: ListCriteria) -> bool:
     return criteria.sort in _BY_TEXT or (criteria.sort == "created_at" and criteria.owner and not criteria.filters)
 
 
-@_kept
+@_cached
 def total(criteria: ListCriteria) -> CompiledStatement:
     """The number of matches."""
     return CompiledStatement(select(func.count()).where(criteria.matching()), plain=True)
 
 
-@_kept
+@_cached
 def ids(criteria: ListCriteria) -> CompiledStatement:
     """The ids of a range of the matches `in_index_order`. Binds `offset`, `limit` and their sum `last`."""
     if criteria.sort in _BY_TEXT:
         query = _by_text(criteria)
     else:
-        order = (_directed(column, criteria.descending) for column in (Memory.created_at, Memory.id))
+        order = (_sorted_by(column, criteria.descending) for column in (Memory.created_at, Memory.id))
         query = select(Memory.id).where(criteria.matching()).order_by(*order)
     return CompiledStatement(query.limit(_LIMIT).offset(_OFFSET), plain=True)
 
 
-@_kept
+@_cached
 def total_and_ids(criteria: ListCriteria) -> CompiledStatement:
     """The ids of a range of the matches in any order, as `with_total`. Within an app the newest memories come first."""
     key = SORTABLE[criteria.sort].label("key")
@@ -73,9 +73,9 @@ def total_and_ids(criteria: ListCriteria) -> CompiledStatement:
         matches = matches.join(App, App.id == Memory.app_id)
 
     def order(rows: Any) -> tuple[Any, ...]:
-        first = _directed(rows.key, criteria.descending).nulls_last()
+        first = _sorted_by(rows.key, criteria.descending).nulls_last()
         newest = rows.created_at.desc(), rows.id.desc()
-        return (first, *newest) if criteria.sort == "app_name" else (first, _directed(rows.id, criteria.descending))
+        return (first, *newest) if criteria.sort == "app_name" else (first, _sorted_by(rows.id, criteria.descending))
 
     return CompiledStatement(with_total(matches, order, "id"), plain=True)
 
@@ -92,14 +92,14 @@ def with_total(matches: Select[Any], order: Callable[[Any], Sequence[Any]], *col
     return rows.select_from(whole.outerjoin(page, true())).order_by(*order(page.c))
 
 
-@_kept
-def shown(criteria: ListCriteria, *, hashes: bool) -> CompiledStatement:
+@_cached
+def records(criteria: ListCriteria, *, hashes: bool) -> CompiledStatement:
     """The complete memories `ids`, in order, if they still match. Logs the read in the same statement.
 
     `hashes`: the log also records the hash of each text.
     """
-    wanted: Any = bindparam("ids", type_=ARRAY(Uuid))
-    place = func.unnest(wanted).table_valued("id", with_ordinality="place", name="wanted").render_derived()
+    memory_ids: Any = bindparam("ids", type_=ARRAY(Uuid))
+    place = func.unnest(memory_ids).table_valued("id", with_ordinality="place", name="wanted").render_derived()
     readable = (
         repository.whole()
         .add_columns(place.c.place)
@@ -109,10 +109,10 @@ def shown(criteria: ListCriteria, *, hashes: bool) -> CompiledStatement:
         .cte("readable")
         .prefix_with("MATERIALIZED")
     )
-    noted: Any = literal_column("'{}'::jsonb")
+    detail: Any = literal_column("'{}'::jsonb")
     if hashes:
-        noted = func.jsonb_build_object(literal_column("'hash'"), readable.c.hash)
-    logs = access_log.inserted(readable, noted), audit_log.inserted(readable)
+        detail = func.jsonb_build_object(literal_column("'hash'"), readable.c.hash)
+    logs = access_log.inserted(readable, detail), audit_log.inserted(readable)
     return CompiledStatement(select(readable).add_cte(*logs).order_by(readable.c.place), plain=True)
 
 
@@ -122,13 +122,13 @@ def _by_text(criteria: ListCriteria) -> Select[Any]:
     parts = []
     for length, first in ((_LENGTH <= _SHORT, ()), (_LENGTH > _SHORT, (_bytewise(_BEGINNING, down),))):
         matches = select(Memory.id, Memory.content).where(criteria.matching(), length)
-        ordered = matches.order_by(*first, _bytewise("memories.content", down), _directed(Memory.id, down))
-        parts.append(select(*ordered.limit(_LAST).subquery().c))
+        query = matches.order_by(*first, _bytewise("memories.content", down), _sorted_by(Memory.id, down))
+        parts.append(select(*query.limit(_LAST).subquery().c))
     merged = union_all(*parts).subquery("merged")
-    return select(merged.c.id).order_by(_bytewise("merged.content", down), _directed(merged.c.id, down))
+    return select(merged.c.id).order_by(_bytewise("merged.content", down), _sorted_by(merged.c.id, down))
 
 
-def _directed(column: Any, down: bool) -> Any:
+def _sorted_by(column: Any, down: bool) -> Any:
     return column.desc() if down else column.asc()
 
 

@@ -13,6 +13,7 @@ from openmemory.access import restore as of_access
 from openmemory.access import rule_cache
 from openmemory.access.restore import DERIVED
 from openmemory.database.engine import Tx
+from openmemory.database.sql_files import load_sql
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
@@ -44,29 +45,7 @@ _MATCH_CATEGORIES = text("UPDATE incoming_categories AS i SET target = c.id FROM
 # third user's import may have taken both derived ids.
 _OTHER, _ANOTHER = DERIVED.format(id="i.id"), DERIVED.format(id="concat(i.id, ' again')")
 _USER = text("SELECT id FROM users WHERE id = :user")
-_RESOLVE = text(
-    f"""
-    INSERT INTO restored (id, place, target, renamed, fate, app_id, final)
-    SELECT i.id, i.place, now_called.id, now_called.id <> i.id,
-        CASE WHEN NOT EXISTS (SELECT FROM memories AS m WHERE m.id = now_called.id) THEN 'add'
-            WHEN :overwrite THEN 'replace' ELSE 'skip' END,
-        coalesce(a.target, :app), i.state
-    FROM incoming_memories AS i
-    LEFT JOIN LATERAL (
-        SELECT m.id FROM memories AS m WHERE m.id = i.id AND m.user_id <> :user
-        UNION ALL SELECT p.id FROM passages AS p WHERE p.id = i.id LIMIT 1
-    ) AS e ON true
-    LEFT JOIN LATERAL (
-        SELECT o.id FROM (VALUES (1, {_OTHER}), (2, {_ANOTHER}), (3, gen_random_uuid())) AS o(attempt, id)
-        WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.id = o.id AND m.user_id <> :user)
-        AND NOT EXISTS (SELECT FROM passages AS p WHERE p.id = o.id)
-        AND NOT EXISTS (SELECT FROM incoming_memories AS m WHERE m.id = o.id)
-        ORDER BY o.attempt LIMIT 1
-    ) AS other ON e.id IS NOT NULL
-    LEFT JOIN incoming_apps AS a ON a.id = i.app_id
-    CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NULL THEN i.id ELSE other.id END AS id) AS now_called
-    """  # noqa: S608 - only constants are put in
-)
+_RESOLVE = text(load_sql(__name__, "resolve", other=_OTHER, another=_ANOTHER))
 _INDEX_PLAN = (
     "CREATE UNIQUE INDEX ON restored (target)", "CREATE INDEX ON restored (id)", "ANALYZE restored",
 )  # fmt: skip
@@ -87,25 +66,7 @@ _SUPERSEDE = text(
     FROM incoming_memories AS i WHERE i.id = r.id AND i.superseded_by IS NOT NULL
     """
 )
-# The list of a memory names also the categories of its assignments, and only these tell which are automatic. Categories
-# that differ in case are one here: if a client assigned one of them, the assignment is not automatic.
-_ASSIGN = text(
-    """
-    INSERT INTO restored_assignments (memory, category, automatic)
-    SELECT r.target, c.target, bool_and(f.automatic)
-    FROM (
-        SELECT memory, category, bool_or(automatic) AS automatic
-        FROM (
-            SELECT id AS memory, unnest(category_ids) AS category, false AS automatic FROM incoming_memories
-            UNION ALL SELECT memory_id, category_id, automatic FROM incoming_memory_categories
-        ) AS listed
-        GROUP BY memory, category
-    ) AS f
-    JOIN restored AS r ON r.id = f.memory AND r.fate <> 'skip'
-    JOIN incoming_categories AS c ON c.id = f.category
-    GROUP BY r.target, c.target
-    """
-)
+_ASSIGN = text(load_sql(__name__, "assign"))
 _CONTENT, _STAMPS = archived_as(Archived.CONTENT), archived_as(Archived.STAMP)
 _COMPARE = text(
     f"""
@@ -126,22 +87,7 @@ _ACTIVE_ELSEWHERE = """
     WHERE r.fate <> 'skip' AND i.state = 'active' AND o.id IS NULL
 """
 _EXPIRED_DUPLICATES = text(f"SELECT DISTINCT m.id {_ACTIVE_ELSEWHERE} AND m.expires_at <= now()")
-_EXACT_DUPLICATES = text(
-    f"""
-    UPDATE restored AS r SET final = 'archived', duplicate = true
-    FROM (
-        SELECT r.id FROM (
-            SELECT r.id, row_number() OVER (
-                PARTITION BY i.namespace, r.app_id, i.hash
-                ORDER BY r.fate = 'replace' AND NOT r.edited AND r.before = 'active' DESC, i.created_at, r.place
-            ) AS place_among_equals
-            FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
-            WHERE r.fate <> 'skip' AND i.state = 'active'
-        ) AS r WHERE r.place_among_equals > 1
-        UNION SELECT r.id {_ACTIVE_ELSEWHERE}
-    ) AS t WHERE t.id = r.id
-    """  # noqa: S608 - as above
-)
+_EXACT_DUPLICATES = text(load_sql(__name__, "exact_duplicates", active_elsewhere=_ACTIVE_ELSEWHERE))
 _TOUCH = text(
     f"""
     UPDATE restored AS r SET touched = r.edited

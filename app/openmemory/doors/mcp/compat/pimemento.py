@@ -27,9 +27,9 @@ from openmemory.doors.mcp.untrusted import Untrusted
 from openmemory.errors import Invalid
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord, MemoryRowAdded
 from openmemory.memories.state import State
-from openmemory.search import filters
-from openmemory.search.conflicts import Statement, conflicts
-from openmemory.search.schemas import SearchQuery, SearchResult
+from openmemory.search.answers.conflicts import conflicts
+from openmemory.search.query import filters
+from openmemory.search.schemas import SearchQuery, SearchResult, Statement
 from openmemory.serialization import exact_json
 from openmemory.serialization.zones import day_shown
 from openmemory.services import Services

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 
 from openmemory.capture.schemas import Added, CaptureCreate
 from openmemory.doors.mcp.compact import block, inline, shorten
+from openmemory.doors.mcp.pairs import ChangedPair, changed_pairs
 from openmemory.doors.mcp.progress import Steps
 from openmemory.doors.mcp.tool import Answer, Arguments, Id, JsonObject, Strings, Time, Tool, ToolCall, absent
-from openmemory.doors.mcp.tools.pairs import ChangedPair, changed_pairs
 from openmemory.doors.mcp.untrusted import Untrusted
 from openmemory.memories.schemas import Event, MemoryCreate
 from openmemory.serialization.timestamps import DateOrTime

@@ -16,10 +16,10 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field, TypeAdapter
 
 from openmemory.doors.mcp.compact import block, brackets, inline, memory_line, sentences, unusual
+from openmemory.doors.mcp.pairs import Conflict, PairValue, conflict
 from openmemory.doors.mcp.tool import Answer, Arguments, Id, JsonObject, Strings, Time, Tool, ToolCall, absent
-from openmemory.doors.mcp.tools.pairs import Conflict, PairValue, conflict
 from openmemory.doors.mcp.untrusted import Untrusted
-from openmemory.search import filters
+from openmemory.search.query import filters
 from openmemory.search.schemas import (
     AnswerExplanation,
     CorpusName,

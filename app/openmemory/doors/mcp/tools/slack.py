@@ -40,7 +40,7 @@ async def _load(services: Services, call: ToolCall[LoadChannelArguments]) -> Ans
     if arguments.days is not None:
         validation.between(arguments.days, "days", 1, 36_500)
     try:
-        bot = await services.directory.speaking(call.caller.principal, SLACK_BOT, APP)
+        bot = await services.directory.app_caller(call.caller.principal, SLACK_BOT, APP)
     except Forbidden as error:
         hint = "Ask an administrator to load the channel, or load it for yourself: `openmemory slack load --mine`."
         raise Forbidden(f"Public channels belong to the user {SLACK_BOT}.", code=error.code, hint=hint) from None

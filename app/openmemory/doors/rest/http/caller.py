@@ -61,10 +61,11 @@ class AuthenticatedRequest:
         return await self.services.directory.owner_or_new(self.principal, user_or_none(self.services, user))
 
     async def as_owner_or_app_of(self, what: Belonging, id_: UUID | str, user: str | None, app: str | None) -> Caller:
-        """Returns who asks about one object, as `as_owner_or_app`. Without a user name, the owner of that object is
-        used if the credential speaks for every user. OpenMemory's UI omits the user in some calls.
+        """Returns the caller of a request about one object, as `as_owner_or_app` does.
 
-        A short id is one among those of a user, so it has no owner before the user is known.
+        If the request names no user and the credential speaks for every user, the user is the owner of the object:
+        OpenMemory's UI omits the user in some calls. A short id means something only among the ids of one user, so no
+        owner can be looked up by it.
         """
         if not user and isinstance(id_, UUID) and self.principal.user is None and self.principal.app is None:
             user = await self.services.directory.owner_of(what, id_)
@@ -87,7 +88,7 @@ class AuthenticatedRequest:
         """Returns an app of a user. Creates both on first use if the credential may write. None means what the
         credential is for, or the configured default."""
         names = user_or_none(self.services, user), name_or_none(self.services, app, "app")
-        return await self.services.directory.speaking(self.principal, *names)
+        return await self.services.directory.app_caller(self.principal, *names)
 
     async def as_owner_or_app(self, user: str | None, app: str | None) -> Caller:
         """Returns an app of a user who exists, or the user themself if no app is named."""
@@ -130,7 +131,7 @@ async def _reader(
 def _id_or_short_id(value: Any) -> UUID | str:
     id_ = value if isinstance(value, UUID) else short_ids.parsed(value) if isinstance(value, str) else None
     if id_ is None:
-        raise ValueError(f"Input should be a valid UUID, or its first characters ({short_ids.ACCEPTED} or more)")
+        raise ValueError(f"Input should be a valid UUID, or its first characters ({short_ids.MIN_LENGTH} or more)")
     return id_
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, urlsplit
 
-from openmemory.access.keys import looks_like_credential
+from openmemory.access.keys import resembles_credential
 from openmemory.config.sections import OAuthSettings
 from openmemory.config.settings import Settings
 
@@ -41,7 +41,7 @@ def resource_path(oauth: OAuthSettings, path: str) -> str:
     base = urlsplit(oauth.resource).path
     # A proxy may have stripped the path of the service.
     path = path.rstrip("/").removeprefix(base)
-    if _DOOR.fullmatch(path) is None or looks_like_credential(path):
+    if _DOOR.fullmatch(path) is None or resembles_credential(path):
         return base
     return base + quote(path, safe="/:@!$&'()*+,;=~-._")
 
