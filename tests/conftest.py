@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import shutil
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,10 @@ for _name in (
 ):  # fmt: skip
     os.environ.pop(_name, None)
 
+# A shell has what it runs in the background ignore Ctrl+C, and every program that tests start would do so too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # The product takes the time zone of its machine. Tests are of UTC unless they say otherwise.
 os.environ["TZ"] = "UTC"
 time.tzset()
@@ -45,7 +50,7 @@ time.tzset()
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
-_FIRST = {"backup", "embedded", "faults", "index", "journeys", "mcp", "rest", "security"}
+_FIRST = {"backup", "embedded", "faults", "index", "journeys", "security"}
 """The folders of the files that take longest."""
 
 
@@ -141,12 +146,16 @@ async def in_bulk(services: Services, new_user: str) -> AsyncIterator[None]:
 
 @pytest.fixture(scope="session")
 def eventually() -> Callable[..., Awaitable[None]]:
-    """Wait until an async condition holds, or fail after `within` seconds."""
+    """Wait until an async condition holds, or fail after `within` seconds.
+
+    It is looked at more and more rarely, so that a user who searches is not refused for searching too often.
+    """
 
     async def wait(condition: Callable[[], Awaitable[bool]], *, within: float = 60.0) -> None:
-        deadline = time.monotonic() + within
+        deadline, pause = time.monotonic() + within, 0.02
         while not await condition():
             assert time.monotonic() < deadline, "the condition did not come true in time"
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, 0.3)
 
     return wait

@@ -94,7 +94,8 @@ async def main() -> None:
     parser.add_argument("--scheme", default="light", choices=("light", "dark"), help="the colours")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    programs = ("chromium-headless-shell", "chromium", "chromium-browser")
+    program = next(filter(None, map(shutil.which, programs)), None)
     with tempfile.TemporaryDirectory(prefix="om-") as parent, service(parent) as address:
         async with httpx.AsyncClient(base_url=address, timeout=60) as http:
             ids = await fill(http)
