@@ -29,7 +29,7 @@ NewBrowser = Callable[..., AbstractAsyncContextManager["BrowserContext"]]
 Accessible = Callable[["Page"], Awaitable[None]]
 
 CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser")
-"""The programs that show the pages. The first one has no windows, and opens a page for a third of the processor time."""
+"""The programs that show the pages. The first has no windows, and opens a page for a third of the processor time."""
 
 
 class Visitor:
