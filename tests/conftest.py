@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import certifi
 import hypothesis
+import onnxruntime
 import pytest
 from sqlalchemy import text
 
@@ -25,6 +26,7 @@ from openmemory.identity.caller import Caller
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.folders import new_folder
+from tests.one_reading import Session
 
 _numbers = count()
 
@@ -73,6 +75,14 @@ def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     file.write_text(first + end, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(file))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_reading() -> Iterator[None]:
+    """The model reads each text once, but in its own tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnxruntime, "InferenceSession", Session)
         yield
 
 

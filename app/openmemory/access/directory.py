@@ -9,13 +9,14 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, Field
-from sqlalchemy import ColumnElement, Text, cast, column, exists, func, select, table, update
+from sqlalchemy import ColumnElement, Text, bindparam, cast, column, exists, func, select, table, update
 from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.access.models import App, User
 from openmemory.audit import audit_log
 from openmemory.audit.schemas import AuditAction
 from openmemory.config.sections import AccessSettings
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import NotFound
@@ -248,15 +249,13 @@ class Directory:
         ids, since = self._cache.get((user, app), (None, 0.0))
         if ids is not None and time.monotonic() - since < CACHE_SECONDS:
             return ids
-        its = App, (App.owner_id == User.id) & (App.name == app)
         async with self._database.statement() as tx:
-            has_memories = exists().where(_OWNED["memory"].c.user_id == User.id)
-            query = select(User.id, App.id, _SAVED_ZONE, has_memories).outerjoin(*its).where(User.user_id == user)
-            row = (await tx.execute(query)).one_or_none()
-        if row is None:
+            rows = await _IDS.rows(tx, {"user": user, "app": app})
+        if not rows:
             return _Ids(None, None)
-        ids = _Ids(*row[:3])
-        if ids.app is not None and row[3]:
+        *values, has_memories = rows[0]
+        ids = _Ids(*values)
+        if ids.app is not None and has_memories:
             self._add_to_cache(user, app, ids)
         return ids
 
@@ -279,6 +278,14 @@ class Directory:
 
 
 _SAVED_ZONE = User.metadata_[TIMEZONE].astext
+
+_IDS = CompiledStatement(
+    select(User.id, App.id, _SAVED_ZONE, exists().where(_OWNED["memory"].c.user_id == User.id))
+    .outerjoin(App, (App.owner_id == User.id) & (App.name == bindparam("app")))
+    .where(User.user_id == bindparam("user")),
+    plain=True,
+)
+"""The ids of a user and an app by name, the user's time zone, and whether the user has memories."""
 
 
 async def make(tx: Tx, user: str, app: str) -> tuple[UUID, UUID]:
