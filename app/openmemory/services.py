@@ -433,7 +433,7 @@ def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
 
 
 def _parts(
-    settings: Settings, stores: Stores, embedders: Embedders, wanted: ConfiguredEmbedder, lease: Lease
+    settings: Settings, stores: Stores, embedders: Embedders, configured: ConfiguredEmbedder, lease: Lease
 ) -> SpaceParts:
     def index(alias: str, collection: str, dimension: int, accept: Accept, on_connected: Connected) -> VectorIndex:
         qdrant = settings.qdrant
@@ -459,7 +459,7 @@ def _parts(
     return SpaceParts(
         alias=settings.qdrant.collection,
         own_name=settings.qdrant.collection == DEFAULT_COLLECTION,
-        target=wanted,
+        target=configured,
         configured=embedders.configured,
         embedder=embedders.recorded,
         index=index,

@@ -196,13 +196,13 @@ def keys_of(rows: Any) -> ColumnElement[Any]:
             _constant("namespace:").concat(rows.namespace),
         ]
     )
-    filed_under = (
+    in_categories = (
         select(func.array_agg(_constant("category:").concat(cast(_CATEGORIES.c.category_id, Text))))
         .where(_CATEGORIES.c.memory_id == rows.id)
         .correlate_except(_CATEGORIES)
         .scalar_subquery()
     )
-    return func.array_cat(own, func.coalesce(filed_under, _TEXTS))
+    return func.array_cat(own, func.coalesce(in_categories, _TEXTS))
 
 
 def _writers(rows: Any) -> list[ColumnElement[Any]]:

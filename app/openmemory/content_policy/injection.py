@@ -154,19 +154,19 @@ def _has_instructions(flat: str) -> bool:
 def _starts(flat: str, phrase: Phrase) -> Iterator[int]:
     """Finds each step once and keeps the matches that begin within `phrase.within` of the one before. Linear time."""
     first, *rest = phrase.steps
-    found = [match.span() for match in first.finditer(flat)]
+    spans = [match.span() for match in first.finditer(flat)]
     for step in rest:
-        if not found:
+        if not spans:
             break
         spans = [match.span() for match in step.finditer(flat)]
         begins = [start for start, _ in spans]
         following = []
-        for start, end in found:
+        for start, end in spans:
             place = bisect_left(begins, end)
             if place < len(spans) and spans[place][0] <= end + phrase.within:
                 following.append((start, spans[place][1]))
-        found = following
-    return (start for start, _ in found)
+        spans = following
+    return (start for start, _ in spans)
 
 
 def _stands(flat: str, start: int, role: PhraseRole) -> bool:

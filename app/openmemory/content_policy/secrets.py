@@ -99,36 +99,36 @@ _DISCORD = re.compile(
 
 def find(text: str) -> list[Finding]:
     """The likely secrets in a text, in order and without overlaps."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     longest = max(map(len, text.split()), default=0)
     if longest >= _MIN_LENGTH:
         for form in _FORMS:
             if form.begins in text:
-                found += _of_form(text, form)
+                findings += _of_form(text, form)
         if ":A" in text:
-            found += _telegram(text)
+            findings += _telegram(text)
         if longest >= 57 and "." in text:
-            found += _discord(text)
+            findings += _discord(text)
     if "://" in text and "@" in text:
-        found += _in_addresses(text)
+        findings += _in_addresses(text)
     if longest >= assignments.MIN_VALUE_LENGTH:
         if _KEY_BEGINS in text:
-            found += _private_keys(text)
+            findings += _private_keys(text)
         lowered = text.lower()
         if len(lowered) != len(text):
             lowered = text.translate(_LOWER)
         if "bearer" in lowered or "basic" in lowered:
-            found += _headers(text)
-        found += assignments.find(text, lowered)
-    return _apart(found) if len(found) > 1 else found
+            findings += _headers(text)
+        findings += assignments.find(text, lowered)
+    return _apart(findings) if len(findings) > 1 else findings
 
 
 def find_called(name: str, value: str) -> list[Finding]:
     """The secrets in a value of a JSON object. `name` is its key: the value of `{"api_key": "..."}` is a secret."""
-    found = find(value)
-    if not found and (kind := assignments.of_name(name, value)):
+    findings = find(value)
+    if not findings and (kind := assignments.of_name(name, value)):
         return [Finding(kind, 0, len(value))]
-    return found
+    return findings
 
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
@@ -139,12 +139,12 @@ def redacted(text: str) -> str:
     return without(text, find(text))
 
 
-def without(text: str, found: list[Finding]) -> str:
+def without(text: str, findings: list[Finding]) -> str:
     """The text with the findings redacted."""
-    if not found:
+    if not findings:
         return text
     parts, at = [], 0
-    for one in found:
+    for one in findings:
         parts += [text[at : one.start], label(one.kind)]
         at = one.end
     return "".join([*parts, text[at:]])
@@ -237,10 +237,10 @@ def _discord(text: str) -> Iterator[Finding]:
             yield Finding("a Discord token", match.start(), match.end())
 
 
-def _apart(found: list[Finding]) -> list[Finding]:
+def _apart(findings: list[Finding]) -> list[Finding]:
     """Sorts the findings and merges overlapping ones. The kind that is searched for first is the most specific."""
     apart: list[tuple[int, Finding]] = []
-    for place, one in sorted(enumerate(found), key=lambda placed: placed[1].start):
+    for place, one in sorted(enumerate(findings), key=lambda placed: placed[1].start):
         if apart and one.start < apart[-1][1].end:
             before, last = apart.pop()
             kind = one.kind if place < before else last.kind

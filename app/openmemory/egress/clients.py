@@ -58,14 +58,14 @@ class Egress:
         Raises:
             EgressRefused: it is not a web URL, or the policy does not allow requests to it.
         """
-        found = gate(self.policy, trusted)
+        transport = gate(self.policy, trusted)
         origin = Origin.of(url)
         try:
             async with deadline(LOOK_UP):
                 addresses = await addresses_of(origin, self._resolve)
         except (TimeoutError, OSError):
             return
-        self.policy.check(origin, addresses, trusted=origin in found.trusted)
+        self.policy.check(origin, addresses, trusted=origin in transport.trusted)
 
     def check_literal(self, address: str, *, trusted: bool) -> None:
         """Check an address that is known without a name server. Names pass, for they are checked on use.

@@ -68,8 +68,8 @@ class Gate:
             raise EgressRefused(
                 f"{first.shown} redirects a request with a body to {origin.shown}, which is not followed"
             )
-        kept = [(name, value) for name, value in request.headers.multi_items() if name.lower() in _HARMLESS]
-        return OutgoingRequest(request, origin, trusted=False, headers=httpx.Headers(kept))
+        harmless = [(name, value) for name, value in request.headers.multi_items() if name.lower() in _HARMLESS]
+        return OutgoingRequest(request, origin, trusted=False, headers=httpx.Headers(harmless))
 
     def towards(self, outgoing: OutgoingRequest, addresses: Sequence[IP]) -> list[httpx.Request]:
         """Returns the requests to try, one after the other, to addresses that were all checked.

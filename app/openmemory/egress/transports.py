@@ -27,7 +27,7 @@ def look_up(host: str, port: int) -> list[str]:
     Raises:
         OSError: the name does not exist, or no name server answers.
     """
-    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    return [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 class Transport(httpx.BaseTransport):
@@ -47,11 +47,11 @@ class Transport(httpx.BaseTransport):
         """
         outgoing = self._gate.outgoing(request)
         try:
-            found = _addresses(outgoing.origin, self._resolve)
+            addresses = _addresses(outgoing.origin, self._resolve)
         except OSError as error:
             raise _unknown(outgoing.origin, error) from error
         inner = self._kept[outgoing.origin] if outgoing.trusted else self._once
-        *others, last = self._gate.towards(outgoing, found)
+        *others, last = self._gate.towards(outgoing, addresses)
         for other in others:
             try:
                 return inner.handle_request(other)
@@ -84,12 +84,12 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         inner = self._kept[outgoing.origin] if outgoing.trusted else self._once
         try:
             async with deadline(request.extensions.get("timeout", {}).get("connect")):
-                found = await addresses_of(outgoing.origin, self._resolve)
+                addresses = await addresses_of(outgoing.origin, self._resolve)
         except TimeoutError:
             raise httpx.ConnectTimeout(f"{outgoing.origin.shown}: the name is not found in time") from None
         except OSError as error:
             raise _unknown(outgoing.origin, error) from error
-        *others, last = self._gate.towards(outgoing, found)
+        *others, last = self._gate.towards(outgoing, addresses)
         for other in others:
             try:
                 return await inner.handle_async_request(other)
@@ -117,8 +117,8 @@ async def addresses_of(origin: Origin, resolve: Resolve) -> Sequence[IP]:
 def _addresses(origin: Origin, resolve: Resolve) -> list[IP]:
     if (literal := parsed(origin.host)) is not None:
         return [literal]
-    found = (parsed(text) for text in dict.fromkeys(resolve(origin.host, origin.port)))
-    return [address for address in found if address is not None]
+    addresses = (parsed(text) for text in dict.fromkeys(resolve(origin.host, origin.port)))
+    return [address for address in addresses if address is not None]
 
 
 def _unknown(origin: Origin, error: OSError) -> httpx.ConnectError:

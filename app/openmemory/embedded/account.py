@@ -39,16 +39,16 @@ def obstacle(path: Path, account: Account) -> Path | None:
     real = path.resolve()
     for folder in (*reversed(real.parents), real):
         try:
-            found = folder.stat()
+            status = folder.stat()
         except FileNotFoundError:
             return None
-        if found.st_uid == account.uid:
+        if status.st_uid == account.uid:
             needed = stat.S_IXUSR
-        elif found.st_gid == account.gid:
+        elif status.st_gid == account.gid:
             needed = stat.S_IXGRP
         else:
             needed = stat.S_IXOTH
-        if not found.st_mode & needed:
+        if not status.st_mode & needed:
             return folder
     return None
 

@@ -56,13 +56,13 @@ def runnable_by(account: Account | None, binaries: Binaries, folder: Path) -> Bi
     """
     if account is None or _runs(binaries, account):
         return binaries
-    kept = folder / f"postgres-binaries-{binaries.version}"
-    copied = Binaries(kept, binaries.version)
+    copy = folder / f"postgres-binaries-{binaries.version}"
+    copied = Binaries(copy, binaries.version)
     if not _runs(copied, account):
-        draft = folder / f"{kept.name}.new-{secrets.token_hex(4)}"
+        draft = folder / f"{copy.name}.new-{secrets.token_hex(4)}"
         _copy(binaries.root, draft)
         _remove_copies(folder, but=draft)
-        draft.rename(kept)
+        draft.rename(copy)
     if not _runs(copied, account):
         raise SetupError(
             f"{copied.program('initdb')}: cannot be run as {account.name}; start OpenMemory as an ordinary user, "

@@ -266,13 +266,13 @@ def _locked_or_owner(lock: int, how: int, path: Path) -> ServiceInfo | None:
 
 def _read(path: Path) -> ServiceInfo | None:
     try:
-        found = json.loads((path / _INFO).read_text(encoding="utf-8"))
+        fields = json.loads((path / _INFO).read_text(encoding="utf-8"))
         return ServiceInfo(
-            pid=int(found["pid"]),
-            process_started=float(found["process_started"]),
-            url=str(found["url"]),
-            started_at=datetime.fromisoformat(found["started_at"]),
-            version=str(found["version"]),
+            pid=int(fields["pid"]),
+            process_started=float(fields["process_started"]),
+            url=str(fields["url"]),
+            started_at=datetime.fromisoformat(fields["started_at"]),
+            version=str(fields["version"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -19,15 +19,15 @@ were evicted when other lists came between, and reading them again took as long 
 
 def machine(limits: Iterable[Path] = LIMITS) -> int:
     """Returns the bytes of memory available to this process: the machine's, or the container's if that is less."""
-    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for limit in limits:
         try:
-            said = limit.read_text(encoding="ascii").strip()
+            size = limit.read_text(encoding="ascii").strip()
         except OSError:  # not Linux, or another version of control groups
             continue
-        if said.isdecimal():  # otherwise "max"
-            found.append(int(said))
-    return min(found)
+        if size.isdecimal():  # otherwise "max"
+            sizes.append(int(size))
+    return min(sizes)
 
 
 def shared_buffers(memory: int) -> str:

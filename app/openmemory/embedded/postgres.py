@@ -167,10 +167,10 @@ class EmbeddedPostgres:
                 f"{self.data}: written by PostgreSQL {major}, but this OpenMemory brings PostgreSQL {binaries.major}; "
                 f"{MOVE_BY_ARCHIVES}"
             )
-        owner, wanted = self.data.stat().st_uid, self._account.uid if self._account else os.geteuid()
+        owner, ours = self.data.stat().st_uid, self._account.uid if self._account else os.geteuid()
         if self._account and owner == 0:
             self._hand_over(self.data)
-        elif owner != wanted:
+        elif owner != ours:
             raise SetupError(
                 f"{self.data}: belongs to {owner_name(self.data)}; start OpenMemory as that user or change the owner"
             )

@@ -112,7 +112,7 @@ def end_servers(data: Path) -> list[int]:
     if not pid_file.exists():
         return []
     first = "".join(_pid_file_lines(data)[:1]).strip()
-    found = living = servers_of(data)
+    servers = living = servers_of(data)
     # Without a postmaster, leftover processes need only a signal; with one, a fast shutdown saves a recovery.
     if any(str(process.pid) == first for process in living):
         living = _signal([process for process in living if str(process.pid) == first], living, signal.SIGINT, 2.5)
@@ -122,7 +122,7 @@ def end_servers(data: Path) -> list[int]:
         raise SetupError(f"{data}: process {living[0].pid} of an earlier server does not end")
     # PostgreSQL would mistake a foreign process of the same account with that pid for a running server.
     pid_file.unlink(missing_ok=True)
-    return [process.pid for process in found]
+    return [process.pid for process in servers]
 
 
 def kill_servers(data: Path) -> None:

@@ -47,9 +47,9 @@ def create(folder: Path, account: Account | None) -> None:
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        found = folder.lstat()
-        ours = stat.S_ISDIR(found.st_mode) and found.st_uid in {uid, os.geteuid()}
-        if not ours or stat.S_IMODE(found.st_mode) & 0o077:
+        status = folder.lstat()
+        ours = stat.S_ISDIR(status.st_mode) and status.st_uid in {uid, os.geteuid()}
+        if not ours or stat.S_IMODE(status.st_mode) & 0o077:
             raise SetupError(f"{folder}: must be a private folder of this account; remove it") from None
     if account:
         os.chown(folder, account.uid, account.gid, follow_symlinks=False)

@@ -216,7 +216,7 @@ class Health:
 
     async def _collections(self) -> list[Collection]:
         async with self._database.statement() as tx:
-            found = await registry.everyone(tx)
+            processes = await registry.everyone(tx)
         points: dict[str, int] = {}
         for space in (self._spaces.serving, self._spaces.building):
             if space is not None:
@@ -227,7 +227,7 @@ class Health:
                 collection=one.collection, model=one.model, dimension=one.dimension, state=one.state.value,
                 points=points.get(one.collection), activated_at=one.activated_at, retired_at=one.retired_at,
             )
-            for one in found
+            for one in processes
         ]  # fmt: skip
 
     async def _postgres(self) -> dict[str, Any]:
@@ -259,10 +259,10 @@ class Health:
         if space.embedder_breaker.state is not BreakerState.CLOSED:
             raise EmbedderUnavailable("it failed repeatedly, and is asked again every few seconds")
         await space.ask_model()
-        found: dict[str, Any] = {"model": space.model, "dimension": await space.dimension()}
+        details: dict[str, Any] = {"model": space.model, "dimension": await space.dimension()}
         if self._spaces.obstacle is not None:
-            found["obstacle"] = self._spaces.obstacle
-        return found
+            details["obstacle"] = self._spaces.obstacle
+        return details
 
     async def _language_model(self) -> dict[str, Any]:
         model = None if self._models is None else await self._models.probe_language_model()

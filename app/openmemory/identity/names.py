@@ -36,8 +36,8 @@ def checked_name(value: str, field: str, limit: int, setting: str = "limits.name
 
 def one_line(value: str, field: str) -> None:
     """Rejects line breaks and other control characters, which would make a name look like something else."""
-    if found := _CONTROLS.search(value):
-        raise Invalid(field, f"must not contain control characters, such as U+{ord(found[0]):04X}")
+    if control := _CONTROLS.search(value):
+        raise Invalid(field, f"must not contain control characters, such as U+{ord(control[0]):04X}")
 
 
 def storable(value: str, field: str) -> None:

@@ -167,7 +167,7 @@ class UserArchive:
 
     def _memory(self, row: Row) -> dict[str, Any]:
         memory = {name: value for name, value in _plain(row).items() if value is not None or name in _NULLABLE}
-        memory["category_ids"] = orjson.loads(memory.pop("filed"))
+        memory["category_ids"] = orjson.loads(memory.pop("assigned"))
         return memory | {"app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"])}
 
     def _record(self, row: Row) -> dict[str, Any]:
@@ -203,7 +203,7 @@ _CATEGORIES = f"""
     WHERE id IN (SELECT category_id FROM memory_categories WHERE memory_id IN {_MINE}) ORDER BY id
 """  # noqa: S608
 _MEMORIES = """
-    SELECT m.*, (SELECT json_group_array(category_id) FROM memory_categories WHERE memory_id = m.id) AS filed
+    SELECT m.*, (SELECT json_group_array(category_id) FROM memory_categories WHERE memory_id = m.id) AS assigned
     FROM memories AS m WHERE m.user_id = :user ORDER BY m.id
 """
 

@@ -62,8 +62,8 @@ class S3Objects:
         import obstore
 
         try:
-            found = await obstore.get_async(self._store, key)
-            async for chunk in found.stream(min_chunk_size=CHUNK):
+            response = await obstore.get_async(self._store, key)
+            async for chunk in response.stream(min_chunk_size=CHUNK):
                 yield bytes(chunk)
         except FileNotFoundError as error:
             raise (_away(error) if _MISSING_BUCKET in str(error) else no_object()) from None

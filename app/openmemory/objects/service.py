@@ -68,8 +68,8 @@ class Objects:
         Raises:
             Unavailable: it has been deleted, because this came too late.
         """
-        kept = delete(ObjectDeletion).where(ObjectDeletion.object_key == key).returning(ObjectDeletion.object_key)
-        if (await tx.execute(kept)).one_or_none() is None:
+        deletion = delete(ObjectDeletion).where(ObjectDeletion.object_key == key).returning(ObjectDeletion.object_key)
+        if (await tx.execute(deletion)).one_or_none() is None:
             raise Unavailable(
                 "The store of documents took too long. Send the document again.", code="objects_unavailable"
             )

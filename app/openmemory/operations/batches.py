@@ -60,9 +60,9 @@ def items_of(entry: type[BaseModel]) -> Any:
 async def parsed(entries: list[Any], entry: type[EntryT], made: Callable[[EntryT], ItemT]) -> list[ItemT | Invalid]:
     """Returns what `made` makes of each item, or its error."""
 
-    def one(given: Any) -> ItemT | Invalid:
+    def one(sent: Any) -> ItemT | Invalid:
         try:
-            return made(entry.model_validate(given))
+            return made(entry.model_validate(sent))
         except ValidationError as error:
             problems = not_valid(error.errors(include_url=False, include_input=False, include_context=False))
         # The name of a field may look like a secret.

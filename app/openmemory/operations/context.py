@@ -71,8 +71,8 @@ async def context(
     that exclude each other, the newer one first, and an older side is never there alone. `dropped` names what was left
     out. The same rows give the same bytes.
     """
-    wanted = ContextQuery(query, namespace, budget, about, detail, clusters, explain, head, include_orphans)
-    return await services.context.pack(caller.in_timezone(timezone), wanted)
+    context_query = ContextQuery(query, namespace, budget, about, detail, clusters, explain, head, include_orphans)
+    return await services.context.pack(caller.in_timezone(timezone), context_query)
 
 
 @operation(

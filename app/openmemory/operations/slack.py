@@ -115,5 +115,5 @@ async def search_slack(
     from openmemory.slack.searching import SlackQuery
 
     zone = caller.timezone
-    asked = SlackQuery(query, channel, author, first_moment(from_date, zone), last_moment(to_date, zone), limit)
-    return await services.slack.searching.search([caller], asked)
+    slack_query = SlackQuery(query, channel, author, first_moment(from_date, zone), last_moment(to_date, zone), limit)
+    return await services.slack.searching.search([caller], slack_query)

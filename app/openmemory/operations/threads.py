@@ -117,8 +117,8 @@ async def add_messages(
     messages an `id` of your own, and a request can be repeated: what is stored already is `NONE`.
     """
     new = await parsed(messages, MessageEntry, MessageEntry.message)
-    wanted = NewMessages(thread_id, new, namespace, title, on_error, ttl_days, infer)
-    return MessagesAnswer(thread_id=thread_id, **reported(await services.conversations.add(caller, wanted)))
+    new_messages = NewMessages(thread_id, new, namespace, title, on_error, ttl_days, infer)
+    return MessagesAnswer(thread_id=thread_id, **reported(await services.conversations.add(caller, new_messages)))
 
 
 @operation(

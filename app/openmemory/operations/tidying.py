@@ -45,15 +45,15 @@ async def list_replacements(
     services: Services, caller: Caller, *, page: PageNumber = 1, size: PageSize = 20
 ) -> ReplacementList:
     """List the memories that a newer one may replace, in pairs. Nothing is replaced by itself."""
-    found = await services.replacements.list(caller, page=page, size=size)
+    pairs = await services.replacements.list(caller, page=page, size=size)
     items = [
         ReplacementView.model_construct(
             newer=ComparedMemory.of(pair.newer), older=ComparedMemory.of(pair.older), replaces=pair.replaces,
             because=list(pair.because),
         )
-        for pair in found.items
+        for pair in pairs.items
     ]  # fmt: skip
-    return ReplacementList.model_construct(items=items, total=found.total, page=page, size=size)
+    return ReplacementList.model_construct(items=items, total=pairs.total, page=page, size=size)
 
 
 @operation(
@@ -99,7 +99,7 @@ async def list_conflicts(
 ) -> ConflictList:
     """List the facts that disagree: keys to which memories of one namespace give different values."""
     await services.rates.search(caller)
-    found = await services.conflicts.list(caller, page=page, size=size)
+    conflicts = await services.conflicts.list(caller, page=page, size=size)
     items = [
         ConflictView.model_construct(
             key=one.key, namespace=one.namespace, more=one.more,
@@ -108,9 +108,9 @@ async def list_conflicts(
                 for fact in one.facts
             ],
         )
-        for one in found.items
+        for one in conflicts.items
     ]  # fmt: skip
-    return ConflictList.model_construct(items=items, total=found.total, page=page, size=size)
+    return ConflictList.model_construct(items=items, total=conflicts.total, page=page, size=size)
 
 
 @operation(
@@ -143,16 +143,18 @@ async def list_duplicates(
     after: Annotated[str, Field(description="`next` of the part before; empty: the newest memories.")] = "",
 ) -> DuplicateList:
     """List the memories that say nearly the same, in pairs, among a part of the user's memories."""
-    found = await services.duplicates.page(caller, after)
+    duplicates = await services.duplicates.page(caller, after)
     items = [
         DuplicateView.model_construct(
             newer=ComparedMemory.of(pair.newer), older=ComparedMemory.of(pair.older), similarity=pair.similarity,
             says_more=pair.says_more,
         )
-        for pair in found.pairs
+        for pair in duplicates.pairs
     ]  # fmt: skip
-    following = None if found.next is None else found.next.text
-    return DuplicateList.model_construct(items=items, looked_at=found.looked_at, next=following, note=found.note)
+    following = None if duplicates.next is None else duplicates.next.text
+    return DuplicateList.model_construct(
+        items=items, looked_at=duplicates.looked_at, next=following, note=duplicates.note
+    )
 
 
 @operation(

@@ -29,10 +29,10 @@ def replacing(file: Path, *, like: Path | None = None, private: bool = False) ->
             written.flush()
             os.fsync(written.fileno())
         if like is not None and like.exists():
-            found = like.stat()
-            draft.chmod(stat.S_IMODE(found.st_mode) & (0o700 if private else 0o7777))
-            if hasattr(os, "chown") and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
-                os.chown(draft, found.st_uid, found.st_gid)
+            status = like.stat()
+            draft.chmod(stat.S_IMODE(status.st_mode) & (0o700 if private else 0o7777))
+            if hasattr(os, "chown") and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+                os.chown(draft, status.st_uid, status.st_gid)
         draft.replace(file)
     except BaseException:
         draft.unlink(missing_ok=True)

@@ -53,11 +53,11 @@ def configuration(url: str) -> Config:
 
 def newest() -> set[str]:
     """Returns the revisions that no other one follows, according to the scripts. There is one."""
-    found: dict[str, set[str]] = {"": set(), "down_": set()}
+    revisions: dict[str, set[str]] = {"": set(), "down_": set()}
     for script in (SCRIPTS / "versions").glob("*.py"):
         for which, revision in _REVISION.findall(script.read_text(encoding="utf-8")):
-            found[which].add(revision)
-    return found[""] - found["down_"]
+            revisions[which].add(revision)
+    return revisions[""] - revisions["down_"]
 
 
 def engine_of(url: str) -> Engine:

@@ -108,8 +108,8 @@ def no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _written_out(found: re.Match[str]) -> str:
-    token = found[0]
+def _written_out(match: re.Match[str]) -> str:
+    token = match[0]
     if token.startswith('"'):
         return token
     mantissa, _, power = token.partition("e+")

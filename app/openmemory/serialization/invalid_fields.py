@@ -18,8 +18,8 @@ def not_valid(errors: Sequence[Any]) -> str:
     return "; ".join(shown)
 
 
-def _problem(found: Mapping[str, Any]) -> str:
-    field, words = _field(found["loc"]), _words(found)
+def _problem(error: Mapping[str, Any]) -> str:
+    field, words = _field(error["loc"]), _words(error)
     # A check of the whole body names the field itself.
     return words if field == "body" and _NAMES_ITS_FIELD.match(words) else f"{field}: {words}"
 
@@ -49,6 +49,6 @@ _WORDS = {
 }
 
 
-def _words(found: Mapping[str, Any]) -> str:
-    message: str = _WORDS.get(found["type"]) or found["msg"].removeprefix("Value error, ")
+def _words(error: Mapping[str, Any]) -> str:
+    message: str = _WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     return message[:1].lower() + message[1:]

@@ -16,8 +16,8 @@ def more_than(limit: int, body: bytes) -> bool:
     if len(body) <= limit or body.count(b",") + body.count(b"[") + body.count(b"{") < limit:
         return False
     values = strings = 0
-    for found in _STRING_OR_MARK.finditer(body):
-        if body[found.start()] == 0x22:
+    for match in _STRING_OR_MARK.finditer(body):
+        if body[match.start()] == 0x22:
             strings += 1
         else:
             values += 1

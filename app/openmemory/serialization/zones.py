@@ -42,10 +42,10 @@ def zone_named(name: str, field: str = FIELD) -> ZoneInfo:
     Raises:
         Invalid: there is no such zone; the message begins with `field`.
     """
-    found = zone_or_none(name)
-    if found is None:
+    zone = zone_or_none(name)
+    if zone is None:
         raise Invalid(field, _WORDS)
-    return found
+    return zone
 
 
 @cache
@@ -56,10 +56,10 @@ def machine_zone() -> ZoneInfo | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = zone_or_none(tzlocal.get_localzone_name())
+            zone = zone_or_none(tzlocal.get_localzone_name())
         except (ValueError, OSError, LookupError):
             return None
-    return None if found is None or found.key.rpartition("/")[2] in ("UTC", "UCT", "Universal", "Zulu") else found
+    return None if zone is None or zone.key.rpartition("/")[2] in ("UTC", "UCT", "Universal", "Zulu") else zone
 
 
 def day_shown(moment: datetime, zone: ZoneInfo) -> str:

@@ -14,7 +14,7 @@ from openmemory.doors.cli.ids import document_id, whole
 from openmemory.doors.cli.operations import add as add_operation
 from openmemory.doors.cli.options import About, AllProjects, App, AsApp, Namespace, PageNumber, Query, Rows, User, words
 from openmemory.doors.cli.output import CommandAnswer, Table, local_time, page_answer, passages, plain, plain_lines
-from openmemory.doors.cli.passages import found_passages, under_heading
+from openmemory.doors.cli.passages import list_passages, under_heading
 from openmemory.errors import Invalid, OpenMemoryError, SetupError
 from openmemory.operations.documents import PATH, list_documents
 
@@ -115,7 +115,7 @@ async def search(
         "user_id": user, "app": app, "query": words(query), "limit": limit, "path": name, "kinds": ["document"],
         "namespaces": scope.read(namespace, all_projects=all_projects),
     }  # fmt: skip
-    return await found_passages(client, body, ["document", "stored", "passage"], _hit)
+    return await list_passages(client, body, ["document", "stored", "passage"], _hit)
 
 
 def _hit(hit: dict[str, Any]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from openmemory.doors.cli.client import Client, connected
 from openmemory.doors.cli.operations import add
 from openmemory.doors.cli.options import AllProjects, AsApp, Namespace, Query, Rows, User, words
 from openmemory.doors.cli.output import CommandAnswer, Table, local_time, page_answer, plain
-from openmemory.doors.cli.passages import found_passages, under_heading
+from openmemory.doors.cli.passages import list_passages, under_heading
 from openmemory.operations.files import list_files
 
 files = typer.Typer(no_args_is_help=True)
@@ -51,7 +51,7 @@ async def search(
         "user_id": user, "app": app, "query": words(query), "limit": limit, "path": path, "language": language,
         "symbol": symbol, "kinds": ["text", "code"], "namespaces": scope.read(namespace, all_projects=all_projects),
     }  # fmt: skip
-    return await found_passages(client, body, ["where", "read", "passage"], _hit)
+    return await list_passages(client, body, ["where", "read", "passage"], _hit)
 
 
 def _hit(hit: dict[str, Any]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from openmemory.doors.cli.client import Client
 from openmemory.doors.cli.output import CommandAnswer, Table
 
 
-async def found_passages(
+async def list_passages(
     client: Client, body: dict[str, Any], columns: Sequence[str], row: Callable[[dict[str, Any]], Sequence[Any]]
 ) -> CommandAnswer:
     """The passages that a search finds, each as its score and what `row` makes of it. The last column is wide."""

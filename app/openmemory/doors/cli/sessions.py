@@ -21,7 +21,7 @@ from openmemory.doors.cli.output import (
     read_stdin,
     text_of,
 )
-from openmemory.doors.cli.passages import found_passages
+from openmemory.doors.cli.passages import list_passages
 from openmemory.operations.sessions import list_sessions, read_session, save_session
 
 sessions = typer.Typer(no_args_is_help=True)
@@ -101,7 +101,7 @@ async def search(
         "user_id": user, "app": app, "query": words(query), "limit": limit, "kind": "session",
         "namespaces": scope.read(namespace, all_projects=all_projects),
     }  # fmt: skip
-    return await found_passages(client, body, ["#", "heading", "text"], _hit)
+    return await list_passages(client, body, ["#", "heading", "text"], _hit)
 
 
 def _hit(hit: dict[str, Any]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from openmemory.doors.cli.options import (
     words,
 )
 from openmemory.doors.cli.output import CommandAnswer, Table, local_time, page_answer, plain, read_stdin
-from openmemory.doors.cli.passages import found_passages
+from openmemory.doors.cli.passages import list_passages
 from openmemory.errors import Invalid
 from openmemory.operations.threads import (
     PATH,
@@ -93,7 +93,7 @@ async def search(
         "kind": "turn", "from_date": since, "to_date": until,
         "namespaces": scope.read(namespace, all_projects=all_projects),
     }  # fmt: skip
-    return await found_passages(client, body, ["where", "said", "by", "message"], _hit)
+    return await list_passages(client, body, ["where", "said", "by", "message"], _hit)
 
 
 def _hit(hit: dict[str, Any]) -> tuple[str, ...]:

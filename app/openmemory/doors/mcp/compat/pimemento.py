@@ -337,12 +337,12 @@ def _object(text: str) -> dict[str, Any]:
 
 def _line(entry: Entry, untrusted: Untrusted, zone: ZoneInfo, *, ttl: bool = False) -> str:
     part = _value(entry.metadata_name("namespace") or _NAMESPACE, untrusted)
-    filed = _value(",".join(entry.categories) or "-", untrusted)
+    topics = _value(",".join(entry.categories) or "-", untrusted)
     remaining = f" [{(entry.expires_at - datetime.now(UTC)).days}d]" if ttl and entry.expires_at else ""
     user = f" @{_value(entry.user, untrusted)}" if entry.user else ""
     text = block(untrusted.text(entry.memory, entry.labels))
     kind = _value(entry.kind, untrusted).upper()
-    return f"{day_shown(entry.updated_at, zone)} {kind} | {part}/{filed} | {text}{remaining}{user}"
+    return f"{day_shown(entry.updated_at, zone)} {kind} | {part}/{topics} | {text}{remaining}{user}"
 
 
 def _conflict_lines(entries: Sequence[Entry], untrusted: Untrusted, zone: ZoneInfo) -> list[str]:

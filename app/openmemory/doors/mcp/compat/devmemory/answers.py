@@ -23,7 +23,7 @@ def rename_errors(**arguments: str) -> Iterator[None]:
         raise Invalid(argument, problem, code=error.code, hint=error.hint) from None
 
 
-def found_by(method: Method, query: str, results: list[dict[str, Any]]) -> dict[str, Any]:
+def search_results(method: Method, query: str, results: list[dict[str, Any]]) -> dict[str, Any]:
     """Returns the answer of a search."""
     type_ = "full-text" if method is Method.LEXICAL else "semantic (vector)"
     return {"search_type": type_, "query": query, "count": len(results), "results": results}

@@ -12,7 +12,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from openmemory.doors.mcp.compact import block, brackets, inline
-from openmemory.doors.mcp.compat.devmemory.answers import found_by, rename_errors
+from openmemory.doors.mcp.compat.devmemory.answers import rename_errors, search_results
 from openmemory.doors.mcp.tool import Answer, Arguments, Id, Items, JsonObject, Time, Tool, ToolCall
 from openmemory.doors.mcp.untrusted import Untrusted
 from openmemory.errors import BatchRefused, Invalid
@@ -131,7 +131,7 @@ async def _search_index(services: Services, call: ToolCall[SearchIndexArguments]
         }
         for one in passages
     ]  # fmt: skip
-    return Answer(list(_lines(passages, arguments.project_id)), found_by(method, arguments.query, results), note)
+    return Answer(list(_lines(passages, arguments.project_id)), search_results(method, arguments.query, results), note)
 
 
 async def _search_passages(

@@ -11,7 +11,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from openmemory.doors.mcp.compact import block, further, inline, listing
-from openmemory.doors.mcp.compat.devmemory.answers import found_by, not_found
+from openmemory.doors.mcp.compat.devmemory.answers import not_found, search_results
 from openmemory.doors.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall
 from openmemory.doors.mcp.untrusted import Untrusted
 from openmemory.errors import NotFound
@@ -174,7 +174,7 @@ async def _search(services: Services, call: ToolCall[SearchValuesArguments]) -> 
             }
         )  # fmt: skip
     lines = [f"{inline(one['topic'])}/{inline(one['key'])}: {block(one['value'])}" for one in results]
-    data = found_by(answer.search_method, arguments.query, results)
+    data = search_results(answer.search_method, arguments.query, results)
     return Answer(lines or ["There is no value that you may read."], data, untrusted.note(answer.note))
 
 

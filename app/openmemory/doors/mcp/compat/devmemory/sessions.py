@@ -12,7 +12,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from openmemory.doors.mcp.compact import block, brackets, further, inline, listing
-from openmemory.doors.mcp.compat.devmemory.answers import found_by, not_found, rename_errors
+from openmemory.doors.mcp.compat.devmemory.answers import not_found, rename_errors, search_results
 from openmemory.doors.mcp.tool import Answer, Arguments, Id, Time, Tool, ToolCall, absent
 from openmemory.doors.mcp.untrusted import Untrusted
 from openmemory.errors import NotFound
@@ -150,7 +150,7 @@ async def _search(services: Services, call: ToolCall[SearchSessionsArguments]) -
         f"\n  {block(one.content)}"
         for one in outputs
     ]
-    data = found_by(answer.search_method, arguments.query, [one.model_dump(mode="json") for one in outputs])
+    data = search_results(answer.search_method, arguments.query, [one.model_dump(mode="json") for one in outputs])
     return Answer(lines, data, untrusted.note(answer.note))
 
 
