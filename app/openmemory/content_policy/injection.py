@@ -154,19 +154,19 @@ def _has_instructions(flat: str) -> bool:
 def _starts(flat: str, phrase: Phrase) -> Iterator[int]:
     """Finds each step once and keeps the matches that begin within `phrase.within` of the one before. Linear time."""
     first, *rest = phrase.steps
-    spans = [match.span() for match in first.finditer(flat)]
+    found = [match.span() for match in first.finditer(flat)]
     for step in rest:
-        if not spans:
+        if not found:
             break
         spans = [match.span() for match in step.finditer(flat)]
         begins = [start for start, _ in spans]
         following = []
-        for start, end in spans:
+        for start, end in found:
             place = bisect_left(begins, end)
             if place < len(spans) and spans[place][0] <= end + phrase.within:
                 following.append((start, spans[place][1]))
-        spans = following
-    return (start for start, _ in spans)
+        found = following
+    return (start for start, _ in found)
 
 
 def _stands(flat: str, start: int, role: PhraseRole) -> bool:
