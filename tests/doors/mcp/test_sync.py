@@ -15,6 +15,7 @@ async def test_the_sync_puts_back_what_the_index_lost(
     services: Services, call: Call, app_caller: Caller, eventually: Callable[..., Awaitable[None]]
 ) -> None:
     added = await services.memories.add(app_caller, MemoryCreate(text="I take my tea without sugar"))
+    await services.outbox_delivery.drain()  # of earlier tests too, which may take longer than a user may ask so often
 
     async def found_by_meaning() -> bool:
         results = (await call("search_memory", query="hot drinks", explain=True))["structuredContent"]["results"]

@@ -29,8 +29,10 @@ LONG = 10.0
 
 @pytest.fixture
 async def waiting(services: Services) -> AsyncIterator[Callable[..., Search]]:
-    """Make a search that waits long, while nothing is delivered unless a test does it."""
+    """Make a search that waits long, while nothing is delivered unless a test does it. What earlier tests left behind
+    is delivered: it would take longer than the search waits."""
     await services.outbox_delivery.stop()
+    await services.outbox_delivery.drain()
 
     def make(wait: float = LONG) -> Search:
         search = services.settings.search.model_copy(update={"write_wait": wait})
