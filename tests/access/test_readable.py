@@ -74,7 +74,7 @@ def rule(draw: st.DrawFn) -> tuple[str | None, str, str, int]:
     )
 
 
-@pytest.mark.parametrize("default", ["user", "own_app"])
+@pytest.mark.parametrize("default", ["user", pytest.param("own_app", marks=pytest.mark.slow)])
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(rule(), max_size=5))
 async def test_what_is_readable_is_what_the_rules_say(services: Services, default: str, drawn):

@@ -74,6 +74,7 @@ def test_no_text_makes_the_patterns_backtrack_without_end(text: str):
     compare(text * 2_000, text * 2_000 + " and more")
 
 
+@pytest.mark.slow
 async def test_the_packaged_model_and_the_words_agree_with_those_who_labelled_the_pairs():
     lines = likeness.read()
     pairs = await likeness.measured(lines)

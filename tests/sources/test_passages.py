@@ -91,6 +91,7 @@ async def test_what_waits_ranks_by_its_words_beside_many_that_do_not(quiet: Serv
     assert "The parrot has counted the mats: ninety." in [result.content for result in answer.results]
 
 
+@pytest.mark.slow
 async def test_the_sync_restores_what_the_index_has_lost(quiet: Services, owner: Caller) -> None:
     ids = await said(quiet, owner, "The cat sleeps.", "The dog barks.")
     memory = (await quiet.memories.add(owner, MemoryCreate(text="Ada has a cat."))).id

@@ -166,7 +166,7 @@ def context_of(
     return search_context(resources, caller, query, times)
 
 
-@pytest.mark.parametrize("default", ["user", "own_app"])
+@pytest.mark.parametrize("default", ["user", pytest.param("own_app", marks=pytest.mark.slow)])
 async def test_statements_by_sets_find_what_readable_by_finds(
     services: Services, owner: Caller, in_bulk: None, default: Any
 ):
