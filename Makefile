@@ -41,7 +41,7 @@ browser: .venv/.browser ## run the tests of the pages in Chromium, which must be
 	@exec $(BIN)/python -m pytest -m "$(MARKS)" $(ARGS)
 
 screenshots: .venv/.browser ## take pictures of every page in build/screenshots; needs Chromium
-	@exec $(BIN)/python tools/screenshots.py $(ARGS)
+	@exec $(BIN)/python -m tools.screenshots $(ARGS)
 
 bench: .venv/.dev ## measure latency and throughput; ARGS are those of `python -m benchmarks`
 	@exec $(BIN)/python -m benchmarks $(ARGS)

@@ -1,7 +1,7 @@
 """The packaged model reads each text once in a process: tests store the same few texts again and again.
 
-Runs of the network take a third of the processor time of many tests. What it answers for a text does not depend on the
-texts beside it.
+Runs of the network take a third of the processor time of many tests. The output for a text does not depend on the
+other texts of the run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import onnxruntime
 from numpy.typing import NDArray
 
 MAX_BYTES = 100_000_000
-"""Bytes of answers that a process keeps."""
+"""Bytes of outputs that a process keeps."""
 
 
 class _Answers:
-    """What networks answered, those of the texts that were read last."""
+    """The outputs of networks for the texts that were read last."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()
@@ -44,7 +44,7 @@ class _Answers:
 
 
 class Session(onnxruntime.InferenceSession):
-    """A session of a network that keeps what it answered for a text."""
+    """A session of a network that computes the output for a text once and keeps it."""
 
     answers: ClassVar = _Answers()
     keeps: ClassVar = True

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from typing import Any
 
 import httpx
 from playwright.async_api import async_playwright
+
+from tools.chromium import chromium_program
 
 WIDTHS = {"narrow": 390, "wide": 1440}
 
@@ -94,8 +95,7 @@ async def main() -> None:
     parser.add_argument("--scheme", default="light", choices=("light", "dark"), help="the colours")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    programs = ("chromium-headless-shell", "chromium", "chromium-browser")
-    program = next(filter(None, map(shutil.which, programs)), None)
+    program = chromium_program()
     with tempfile.TemporaryDirectory(prefix="om-") as parent, service(parent) as address:
         async with httpx.AsyncClient(base_url=address, timeout=60) as http:
             ids = await fill(http)

@@ -1,4 +1,4 @@
-"""What tests get of texts that the model has read before."""
+"""The session of the tests, which reads each text once, answers as the network does."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ async def refuse_if_paused(tx: Tx, caller: Caller, doing: str = "create new memo
 
 
 async def refuse_unreadable(tx: Tx, caller: Caller, rows: Any, row_id: UUID) -> None:
-    """Require that the caller may read a row that this transaction wrote, or that has the name already.
+    """Require that the caller may read the row under a name: the one that this transaction wrote, or an older one.
 
     An app stores under a name only what it may read. A refusal only for names in use would reveal them.
 

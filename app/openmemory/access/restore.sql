@@ -31,10 +31,10 @@ WHERE u.id = n.id AND (u.name, u.email, u.metadata, u.created_at) IS DISTINCT FR
 -- name: find_rules
 -- Finds the app and the object that each rule of the archive is about, and says which of them is missing.
 UPDATE incoming_access_controls AS r SET
-    subject_target = found.subject, object_target = found.object,
+    subject_target = targets.subject, object_target = targets.object,
     problem = CASE
-        WHEN r.subject_id IS NOT NULL AND found.subject IS NULL THEN 'speaks to an app that is not in the archive'
-        WHEN r.object_id IS NOT NULL AND found.object IS NULL
+        WHEN r.subject_id IS NOT NULL AND targets.subject IS NULL THEN 'speaks to an app that is not in the archive'
+        WHEN r.object_id IS NOT NULL AND targets.object IS NULL
             THEN 'is about a ' || r.object_type || ' that is not in the archive' END
 FROM (
     SELECT i.id,
@@ -47,5 +47,5 @@ FROM (
             WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.object_id)
         END AS object
     FROM incoming_access_controls AS i
-) AS found
-WHERE found.id = r.id
+) AS targets
+WHERE targets.id = r.id

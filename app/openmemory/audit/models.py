@@ -1,4 +1,4 @@
-"""The tables of the audit log, which says who did what, and of the access log, which says who read which memory."""
+"""The tables of two logs. The audit log says who did what; the access log says who read which memory."""
 
 from __future__ import annotations
 

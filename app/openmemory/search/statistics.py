@@ -29,7 +29,7 @@ DRIFT = 0.05
 
 
 def _parts(kind: ItemKind) -> dict[str, str]:
-    """The names and the bounds in the statements of a kind of items."""
+    """Returns the table names and the bounds that the statements for a kind of items contain."""
     bounds = {"large": str(LARGE), "rare": str(RARE), "drift": str(DRIFT)}
     return bounds | {"rows": kind.table, "statistics": TABLES[kind]}
 

@@ -13,14 +13,14 @@ select now()
 -- name: send
 -- Stores a message for a session, and wakes the process that holds the session.
 -- The lock keeps the session until the message is stored.
-with found as (
+with receiver as (
   select id, holder from mcp_sessions
   where id = :session
     and (:anybody or (user_name is not distinct from :user and app_name is not distinct from :app))
     and (principal = :principal or (bearer and CAST(:principal AS text) is null))
   for key share
 ), sent as (
-  insert into mcp_messages (session_id, sender, ticket, body) select id, :sender, :ticket, :body from found
+  insert into mcp_messages (session_id, sender, ticket, body) select id, :sender, :ticket, :body from receiver
   returning number
 )
-select number, pg_notify('${channel}' || holder, '') from found, sent
+select number, pg_notify('${channel}' || holder, '') from receiver, sent

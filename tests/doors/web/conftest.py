@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from html import unescape
@@ -20,6 +19,7 @@ from tests.doors.rest.conftest import client, make_client, remember, rest_app  #
 from tests.listening import one_socket
 from tests.living import living
 from tests.required import lacking
+from tools.chromium import chromium_program
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 OpenPage = Callable[..., AbstractAsyncContextManager["Page"]]
 NewBrowser = Callable[..., AbstractAsyncContextManager["BrowserContext"]]
 Accessible = Callable[["Page"], Awaitable[None]]
-
-CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser")
-"""The programs that show the pages. The first has no windows, and opens a page for a third of the processor time."""
 
 
 class Visitor:
@@ -109,7 +106,7 @@ async def chromium() -> AsyncIterator[Browser]:
         from playwright.async_api import async_playwright
     except ImportError:
         lacking("the pages were not tried in a browser: `make .venv/.browser` installs what drives it")
-    program = next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    program = chromium_program()
     if program is None:
         lacking("the pages were not tried in a browser: there is no Chromium")
     async with living(async_playwright()) as driver:

@@ -209,7 +209,7 @@ def _criterion(criteria_type: str) -> ColumnElement[bool]:
 
 
 def parameters(policy: Any) -> dict[str, Any]:
-    """The parameters that `due_memories` binds."""
+    """Returns the values of the parameters in the statement of `due_memories`."""
     return {
         "policy_id": policy.id,
         "policy_user_id": policy.user_id,

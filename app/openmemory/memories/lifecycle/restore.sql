@@ -1,7 +1,7 @@
 -- name: find
 -- Finds what each policy of the archive applies to, and says what is missing.
-UPDATE incoming_archive_policies AS p SET target = found.target, problem = CASE
-    WHEN p.criteria_type <> 'namespace' AND found.target IS NULL
+UPDATE incoming_archive_policies AS p SET target = targets.target, problem = CASE
+    WHEN p.criteria_type <> 'namespace' AND targets.target IS NULL
         THEN 'criteria_id: no ' || p.criteria_type || ' of the archive has this id' END
 FROM (
     SELECT i.id,
@@ -11,5 +11,5 @@ FROM (
             WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.criteria_id)
         END AS target
     FROM incoming_archive_policies AS i
-) AS found
-WHERE found.id = p.id
+) AS targets
+WHERE targets.id = p.id

@@ -57,8 +57,8 @@ class Tally(NamedTuple):
 
 
 async def tally(context: SearchContext, *, with_times: bool = False) -> Tally:
-    """Counts the memories that the search could have found. `with_times`: also reads the times of the first and the
-    last."""
+    """Counts the memories that the search looked among. `with_times`: also returns the times of the
+    oldest and the newest one."""
     async with context.database.statement() as tx:
         [row] = await ruled_rows(tx, context, partial(_statement, with_times=with_times), {})
     return Tally(*row)

@@ -223,7 +223,7 @@ async def search(tx: Tx, query: str, where: LexicalFilter, limit: int, enough: i
 
 
 def best_first(hits: Iterable[LexicalHit]) -> list[LexicalHit]:
-    """Each row once, with its best score. Partial matches stay behind. Equal ones come by id, as from PostgreSQL."""
+    """Returns the best hit of each row, by score. Partial matches come last; equal scores are in the order of ids."""
     best: dict[UUID, LexicalHit] = {}
     for hit in sorted(hits, key=lambda hit: (hit.partial, -hit.score, hit.id)):
         best.setdefault(hit.id, hit)
